@@ -95,7 +95,7 @@ pub(crate) fn wait_until_ready(postmaster: &mut Child, run: &RunDirectory) -> Re
     Ok(())
 }
 
-/// Options for PostgreSQL's programs, such as a user would choose.
+/// Options for PostgreSQL's programs that a user would typically set.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ProgramOptions {
     /// Options for initdb, in addition to those for the directory and the superuser.

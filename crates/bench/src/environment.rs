@@ -3,7 +3,7 @@
 use report::Report;
 use template::Provisioner;
 
-/// Adds everything that affects the results: the machine, the server and the place of its data.
+/// Adds everything that affects the results: the machine, the server and the location of the server's data.
 pub(crate) fn describe(report: &mut Report, provisioner: &Provisioner, place: &str, load: &str) {
     machine(report, load);
     report.add_environment("PostgreSQL", provisioner.installation.version().to_string());

@@ -1,4 +1,4 @@
-//! Errors of a measurement.
+//! Defines the errors of a measurement.
 
 use std::io;
 use std::path::Path;

@@ -1,6 +1,6 @@
-//! A server with a template, database leases, and a gateway.
+//! Sets up a server with a template, database leases, and a gateway.
 //!
-//! Most benchmarks need all of these, because this is how tests reach their databases.
+//! Most benchmarks need all of these, because tests reach their databases in this way.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,9 +22,10 @@ use crate::{BenchError, environment};
 
 /// Number of tables in the template, unless a benchmark compares several numbers.
 pub(crate) const DEFAULT_TABLES: u32 = 30;
-/// Number of tables to create per query. A transaction holds a lock for each table, and the server limits its locks.
+/// Number of tables to create per query. A transaction holds a lock for each table that it creates,
+/// and the server limits the number of locks.
 const TABLES_PER_QUERY: u32 = 100;
-/// A copy of the template, from which the contenders that work by hand make their copies.
+/// A copy of the template. Contenders that work by hand copy this database.
 pub(crate) const MANUAL_DATABASE: &str = "by_hand";
 /// The name of the template's database.
 const TEMPLATE: &str = "measured";
@@ -35,7 +36,7 @@ pub(crate) const ROLLBACK_ISOLATION: (&str, &str) =
     ("options", "-c pgfresh.isolation=rollback -c pgfresh.linger=0");
 /// The server's default `max_connections`.
 const MAX_CONNECTIONS: u32 = 500;
-/// Port in the name of the gateway's unix socket. It is not the server's own.
+/// Port in the name of the gateway's Unix socket. This isn't the server's own port.
 const SOCKET_PORT: u16 = 5433;
 /// How long a database remains leased after its last session ends, by default.
 const LINGER: Duration = Duration::from_secs(5);
@@ -77,13 +78,13 @@ impl Fixture {
         drop(session);
         // CREATE DATABASE waits until the session that created the tables has ended.
         admin.query(&format!("CREATE DATABASE {MANUAL_DATABASE} TEMPLATE {TEMPLATE}"))?;
-        // The cached copy of the data directory lacks a database with these tables.
+        // The cached copy of the data directory doesn't have a database with these tables, so don't use it.
         started.entry = None;
         Self::serve(provisioner, started, load, built)
     }
 
-    /// Opens a fixture whose server starts from a cached template, as a user's does. This fixture has no
-    /// [`MANUAL_DATABASE`].
+    /// Opens a fixture whose server starts from a cached template, as a user's server does. This
+    /// fixture doesn't have a [`MANUAL_DATABASE`].
     pub(crate) fn of_template(
         server_options: &ServerOptions,
         template: TemplateSpec,
@@ -122,7 +123,7 @@ impl Fixture {
         Address::Tcp(self.gateway.address(), self.gateway.access().secret().to_owned())
     }
 
-    /// Returns the gateway's unix socket.
+    /// Returns the gateway's Unix socket.
     pub(crate) fn gateway_socket(&self) -> Address {
         Address::Unix(gateway_socket(self.server.run()).path())
     }
@@ -174,7 +175,8 @@ impl Fixture {
     }
 }
 
-/// Starts a server with enough connections for our own sessions, the pool and the contenders that work by hand.
+/// Starts a server with enough connections for the fixture's own sessions, the
+/// pool and the contenders that work by hand.
 fn start(
     server_options: &ServerOptions,
     template: Option<TemplateSpec>,
@@ -196,13 +198,13 @@ pub(crate) fn template_in(folder: &Path) -> Result<TemplateSpec, BenchError> {
     Ok(TemplateSpec { name: TEMPLATE.to_owned(), folder: folder.to_owned(), sql, ..TemplateSpec::default() })
 }
 
-/// Returns the gateway's unix socket in the directory of its server.
+/// Returns the gateway's Unix socket in the run directory `run`.
 fn gateway_socket(run: &RunDirectory) -> SocketFile {
     SocketFile { directory: run.address().to_owned(), port: SOCKET_PORT }
 }
 
-/// Opens leases for the databases of a server that has one template. Opens a gateway with the HTTP API for these leases,
-/// on a free port and on a unix socket.
+/// Opens leases for the databases of a server that has one template, and a gateway with the HTTP API for these leases.
+/// The gateway listens on a free port and on a Unix socket.
 pub(crate) fn open_gateway(
     run: &RunDirectory,
     place: &Place,

@@ -1,10 +1,10 @@
-//! The `fleet` benchmark: many machines with empty caches need the same template at the same time.
+//! The `fleet` benchmark: many machines with empty caches need the same template simultaneously.
 //!
-//! This happens in CI, where each job starts on an empty machine. The benchmark compares the ways to get the template
-//! there.
+//! This happens in CI, where each job starts on an empty machine. The benchmark compares the
+//! ways to get the template onto the machines.
 //!
-//! The "machines" are processes on one machine, each with its own cache. We call such a process a shard. All shards
-//! share the machine's processors.
+//! The "machines" are processes on one machine, each with its own cache. Such a process is called a
+//! shard. All shards share the machine's CPUs.
 
 mod project;
 
@@ -25,7 +25,7 @@ use project::Project;
 
 /// Interval between checks for finished shards.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
-/// Space per shard in the run directory, in bytes. It is enough for a base image and a template.
+/// Space per shard in the run directory, in bytes. Suffices for a base image and a template.
 const SHARD_SPACE: u64 = 400 << 20;
 /// Environment variables that would change a shard's template or cache.
 const REMOVED_VARIABLES: [&str; 14] = [
@@ -44,7 +44,7 @@ const REMOVED_VARIABLES: [&str; 14] = [
     "PGFRESH_STEPS",
     "PGFRESH_TEMPLATE",
 ];
-/// Our goal for how much time all shards may need beyond a download, in seconds.
+/// Goal for how much time all shards may need in addition to a download, in seconds.
 const MAX_EXTRA_SECONDS: f64 = 0.1;
 
 /// The benchmark's options.
@@ -52,7 +52,7 @@ const MAX_EXTRA_SECONDS: f64 = 0.1;
 pub struct Fleet {
     /// Options that determine the PostgreSQL installation.
     pub server_options: ServerOptions,
-    /// The cache directory, if the user chose one. The shards' caches are on the same file system.
+    /// The cache directory, if the user specified one. The shards' caches are on the same file system.
     pub cache: Option<PathBuf>,
     /// A pgfresh executable for the shards to run, which can also act as a guard; see [`server::Guard::over`].
     pub program: PathBuf,
@@ -88,7 +88,7 @@ impl TemplateOrigin {
     }
 }
 
-/// The result for one way to get the template.
+/// The result for one way of getting the template.
 #[derive(Debug)]
 struct OriginResult {
     origin: TemplateOrigin,
@@ -177,7 +177,7 @@ impl Fleet {
         Ok(true)
     }
 
-    /// Returns the pgfresh command for shard `number`, with its own cache.
+    /// Returns the pgfresh command for shard `number`, which has its own cache.
     fn shard_command(&self, bin: &Path, project: &Project, number: u32, origin: TemplateOrigin) -> Command {
         let mut command = Command::new(&self.program);
         for name in REMOVED_VARIABLES {
@@ -195,7 +195,7 @@ impl Fleet {
         command
     }
 
-    /// Runs all shards with one way to get the template. Returns `None` if the user canceled the measurement.
+    /// Runs all shards with the same way of getting the template. Returns `None` if the user canceled the measurement.
     fn run(
         &self,
         origin: TemplateOrigin,

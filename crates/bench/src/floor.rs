@@ -1,7 +1,7 @@
-//! The floor for every start: the minimum work for any program.
+//! Implements the floor for every start: the minimum work that any program has to do.
 //!
-//! The floor copies all bytes with all processors, then boots the server. It performs no lookup, has no guard and
-//! checks nothing. Unlike pgfresh, it doesn't boot the server during the copy.
+//! The floor copies all bytes with all CPUs, then boots the server. It doesn't look anything up, has no guard and
+//! performs no checks. Unlike pgfresh, it doesn't boot the server during the copy.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,13 +12,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustix::fs::{Gid, Mode, OFlags, SeekFrom, Uid, fchown, mkdirat, openat, seek};
 use storage::{Account, Attempt, FileError};
 
-/// A tree of files, which are listed before the measurement.
+/// A file tree, which is listed before the measurement.
 #[derive(Debug)]
 pub(crate) struct Tree {
     root: PathBuf,
-    /// The tree's directories. Each comes after its parent, starting with the root.
+    /// The tree's directories. Each directory comes after its parent, starting with the root.
     directories: Vec<PathBuf>,
-    /// The tree's files, each with the index of its directory and its name there.
+    /// The tree's files. Each entry has the index of the file's directory and the file's name in that directory.
     files: Vec<(usize, PathBuf)>,
 }
 
@@ -41,7 +41,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Copies the tree to `to`, using all processors.
+    /// Copies the tree to `to`, using all CPUs.
     pub(crate) fn copy(&self, to: &Path, account: &Account) -> Result<(), FileError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let open = |path: &Path| rustix::fs::open(path, flags, Mode::empty()).attempt("open", path);

@@ -1,4 +1,4 @@
-//! Our goals for pgfresh, alongside the measured values.
+//! Defines goals for pgfresh, and reports them alongside the measured values.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! A lightweight HTTP API client, which keeps its connection open, as clients do in most languages.
+//! Implements a lightweight HTTP API client. It keeps its connection open, as the clients in most languages do.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

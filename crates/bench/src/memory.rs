@@ -1,4 +1,4 @@
-//! Measures how much memory pgfresh itself needs while serving, excluding the server's.
+//! Measures how much memory pgfresh itself needs while serving, excluding the server's memory.
 
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::BenchError;
 /// Each process's peak resident memory, in bytes. Source: proc(5), `VmHWM`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Peak {
-    /// The process that owns the server and serves clients. `None` if the system doesn't tell.
+    /// The process that owns the server and serves clients. `None` if the system doesn't provide the value.
     pub(crate) owner: Option<u64>,
     /// The guard, a process that cleans up after the owner. `None` if the system doesn't list child processes.
     pub(crate) guard: Option<u64>,
@@ -40,7 +40,7 @@ fn read_peak(child: &mut Child) -> Result<Peak, BenchError> {
     Ok(Peak { owner: peak_of(pid)?, guard })
 }
 
-/// Returns this process's current resident memory, in bytes, or `None` if the system doesn't tell.
+/// Returns this process's current resident memory, in bytes, or `None` if the system doesn't provide the value.
 pub(crate) fn resident() -> Result<Option<u64>, BenchError> {
     Ok(if_known(sys::resident_memory(std::process::id())).attempt("examine", Path::new("this process"))?)
 }
@@ -49,7 +49,7 @@ fn peak_of(pid: u32) -> Result<Option<u64>, BenchError> {
     Ok(if_known(sys::peak_memory(pid)).attempt("examine", Path::new("pgfresh"))?)
 }
 
-/// Returns `None` for a fact that the system doesn't tell.
+/// Returns `None` for a fact that the system doesn't provide.
 pub(crate) fn if_known<T>(fact: io::Result<T>) -> io::Result<Option<T>> {
     match fact {
         Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(None),

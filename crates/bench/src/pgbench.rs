@@ -72,9 +72,9 @@ impl Pgbench {
             }
         }
         command.args(["-U", SUPERUSER]).args(arguments).arg(database).stdin(Stdio::null());
-        // Run pgbench in a new session, because the kernel divides processor time among sessions first, and each
-        // backend has its own. Otherwise, a gateway in our process would share its time with pgbench, while a proxy in
-        // another process wouldn't. Source: sched(7), autogroup.
+        // Run pgbench in a new session, because the kernel divides CPU time among sessions first, and each backend has
+        // its own session. Otherwise, a gateway in this process would share its CPU time with pgbench, while a proxy
+        // in another process wouldn't. Source: sched(7), autogroup.
         sys::new_session(&mut command);
         let output = command.output().attempt("run", &self.program)?;
         if !output.status.success() {

@@ -1,4 +1,4 @@
-//! Servers with the settings recommended by published articles, on disk or in RAM.
+//! Starts servers with the settings that published articles recommend, on disk or in RAM.
 //!
 //! Users find these settings on the web, so pgfresh should be compared with them.
 
@@ -25,7 +25,7 @@ pub(crate) enum Setup {
     Tmpfs,
 }
 
-/// PostgreSQL's defaults for the settings changed by our presets. Source: the manual of version 15, chapter 20.
+/// PostgreSQL's defaults for the settings that pgfresh's presets change. Source: the manual of version 15, chapter 20.
 const DEFAULT_SETTINGS: [(&str, &str); 7] = [
     ("shared_buffers", "128MB"),
     ("autovacuum_naptime", "1min"),
@@ -74,7 +74,7 @@ impl Setup {
 /// Options for starting servers with these setups.
 #[derive(Debug)]
 pub(crate) struct Setups<'a> {
-    /// Options that determine the PostgreSQL installation. Each setup overrides all others.
+    /// Options that determine the PostgreSQL installation. Each setup overrides the other options.
     pub(crate) server_options: &'a ServerOptions,
     pub(crate) cache: Option<&'a Path>,
     pub(crate) program: &'a Path,

@@ -1,4 +1,4 @@
-//! The `start` benchmark: from nothing to the server's first response, and back to nothing. It compares pgfresh with
+//! The `start` benchmark: starts a server, waits for its first response, and removes it again. Compares pgfresh with
 //! the floor and with PostgreSQL's own programs.
 
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::start_report::{
 };
 use crate::{BenchError, Measured, environment, memory};
 
-/// Number of rounds before the measurement, to warm up the page cache and stabilize the processor's clock.
+/// Number of rounds before the measurement, to warm up the page cache and stabilize the CPU's clock rate.
 const WARM_UP: u32 = 2;
 /// Number of rounds for measuring memory. A few rounds suffice, because memory hardly varies.
 const MEMORY_ROUNDS: u32 = 3;
@@ -29,7 +29,7 @@ pub struct Start<'a> {
     /// Options for the servers. If they include a template, the benchmark also measures servers from this template and
     /// servers that run the template's setup each time.
     pub server_options: ServerOptions,
-    /// The cache directory, if the user chose one.
+    /// The cache directory, if the user specified one.
     pub cache: Option<PathBuf>,
     /// A pgfresh executable that can act as a guard; see [`server::Guard::over`].
     pub program: PathBuf,
@@ -100,8 +100,8 @@ impl Start<'_> {
         Provisioner::find(server_options, Cache::locate(self.cache.as_deref())?, self.program.clone())
     }
 
-    /// Runs the phases of `pgfresh run -- true` within this process. Time outside of the server's own phases counts as
-    /// `look_up`.
+    /// Runs the phases of `pgfresh run -- true` within this process. Time outside of the
+    /// server's own phases counts as `look_up`.
     #[expect(clippy::let_underscore_must_use, reason = "what cannot be swept stays, as at every start")]
     fn run_in_process(
         &self,
@@ -136,11 +136,11 @@ impl Start<'_> {
     }
 }
 
-/// Returns a specification that can't be cached, so that its setup runs on each new server.
+/// Returns a specification that can't be cached, so its setup runs on each new server.
 fn without_cache(spec: &TemplateSpec) -> TemplateSpec {
     let [beside, from] =
         [&spec.beside, &spec.from].map(|spec| spec.as_deref().map(without_cache).map(Box::new));
-    // A command with unknown inputs runs each time, and so do all steps before and after it.
+    // A command with unknown inputs runs each time, as do all steps before and after it.
     let setup = spec.setup.clone().or_else(|| Some(":".to_owned()));
     TemplateSpec { beside, from, setup, inputs: Vec::new(), ..spec.clone() }
 }

@@ -1,4 +1,5 @@
-//! The report of the `start` benchmark: the contenders, their phases, our goals, and published figures for comparison.
+//! Builds the report of the `start` benchmark: the contenders, their phases, the
+//! goals, and published figures for comparison.
 
 use report::{Cell, Column, Quantity, Report, Sample, Table, Timed, Unit, Warning, as_f64};
 
@@ -112,7 +113,7 @@ fn phases(title: &str, timed: Option<&Timed>) -> Table {
     table
 }
 
-/// Compares our goals with the measured values.
+/// Compares the goals with the measured values.
 fn goals(facts: &StartMeasurements<'_>) -> Table {
     let columns = [
         Column::left("goal"),
@@ -161,10 +162,10 @@ fn bytes(count: u64) -> Quantity {
     Quantity::new(as_f64(count), Unit::Bytes)
 }
 
-/// Compares the published figures of tmp-postgres 1.34 with the times of the same steps on this machine.
+/// Compares the published figures for tmp-postgres 1.34 with the times that the same steps take on this machine.
 ///
-/// Source: an article of December 2019 by the author of tmp-postgres. The figures are for the old way and for all of
-/// his improvements.
+/// Source: an article of December 2019 by the author of tmp-postgres. The figures are for his old implementation and
+/// for the one with all of his improvements.
 fn published(facts: &StartMeasurements<'_>) -> Table {
     let columns = [
         Column::left("where"),

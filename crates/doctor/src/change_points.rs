@@ -1,14 +1,14 @@
-//! Finds change points, where the level of a series of rates changes for good.
+//! Finds change points, where the level of a series of rates changes permanently.
 //!
-//! A soak (minutes of repeated syncs) uses them to distinguish a disk that slows down for good from one that is merely
-//! noisy.
+//! A soak (minutes of repeated syncs) uses change points to distinguish a disk that slows down
+//! permanently from a disk that is merely noisy.
 
 /// Minimum number of values on each side of a change.
 const MIN_VALUES_PER_SIDE: usize = 4;
-/// Minimum ratio between two medians that count as different.
+/// Minimum ratio between two medians for their levels to count as different.
 const MIN_LEVEL_RATIO: f64 = 1.25;
-/// Minimum score of the rank test for a significant change, as a standard normal deviate. By chance, a single place
-/// reaches this score once in 370 cases. The limit is this strict because the search examines many places.
+/// Minimum score of the rank test for a significant change, as a standard normal deviate. By chance, a single position
+/// reaches this score once in 370 cases. The limit is this strict because the search examines many positions.
 const MIN_RANK_SCORE: f64 = 3.0;
 
 /// A change of level.
@@ -62,7 +62,7 @@ fn median(values: &[f64]) -> f64 {
     quantile(values, 0.5)
 }
 
-/// Returns the quantile `share` (0 to 1) of `values`, or 0 if there are no values.
+/// Returns the quantile `share` (0 to 1) of `values`, or 0 if `values` is empty.
 pub(crate) fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

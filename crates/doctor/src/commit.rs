@@ -1,7 +1,7 @@
-//! Measures what a commit costs.
+//! Measures the cost of a commit.
 //!
-//! Suites on a disk are often slow because each commit waits for a flush. We measure this with single-row inserts on
-//! pgfresh's own servers, with different settings and numbers of clients.
+//! Suites on a disk are often slow because each commit waits for a flush. This module measures these waits with
+//! single-row inserts on pgfresh's own servers, with different settings and numbers of clients.
 //!
 //! A gain is the median of the ratios from all rounds.
 
@@ -33,7 +33,7 @@ pub(crate) enum CommitKind {
     Asynchronous,
     Fast,
     FastInRam,
-    /// Durable commits by this many simultaneous clients.
+    /// Durable commits by this many concurrent clients.
     Clients(usize),
 }
 
@@ -63,7 +63,8 @@ struct Measured {
     kind: CommitKind,
     /// Commits per second in each round.
     rates: Sample,
-    /// Median duration of a commit in each round, in seconds. It isn't affected if something disturbs a few commits.
+    /// Median duration of a commit in each round, in seconds. Unlike the rate, it isn't affected
+    /// if something disturbs only a few commits.
     typical: Sample,
     /// Duration of every single commit, in seconds.
     latencies: Latencies,
@@ -75,7 +76,7 @@ pub(crate) struct Commits {
     measured: Vec<Measured>,
     /// Why pgfresh can't measure commits in RAM. `None` if it can.
     why_no_ram: Option<String>,
-    /// How severe the processor shortage was during the measurement.
+    /// How severe the CPU shortage was during the measurement.
     shortage: Shortage,
 }
 
@@ -144,8 +145,7 @@ impl Commits {
         self.measured.iter().find(|measured| measured.kind == kind && !measured.rates.is_empty())
     }
 
-    /// Returns whether the measurements prove a gain of `kind` over `base`. A gain must be at least `least` to be
-    /// proven.
+    /// Returns whether the measurements prove that `kind` gains over `base`. Only gains of at least `least` count.
     fn proof(&self, kind: CommitKind, base: CommitKind, least: f64) -> Option<Proof> {
         Some(Proof::of(self.gain(kind, base)?, least, &self.shortage))
     }
@@ -178,7 +178,7 @@ impl Commits {
         all.filter(|sample| !sample.is_empty())
     }
 
-    /// Returns the numbers at the top of the page, if all of them were measured.
+    /// Returns the key figures for the top of the page, if all of them were measured.
     pub(crate) fn tiles(&self) -> Vec<Tile> {
         let gain = self.gain(CommitKind::Fast, CommitKind::Durable);
         let (Some(durable), Some(fast), Some(gain)) =
@@ -320,8 +320,8 @@ fn connect(kind: CommitKind, server: &Server) -> Result<Vec<AdminConnection>, Pr
     Ok(sessions)
 }
 
-/// Commits in all sessions simultaneously, for `length`. Returns each commit's duration in seconds, and the number of
-/// commits per second.
+/// Commits in all sessions concurrently, for `length`. Returns each commit's duration in
+/// seconds, and the number of commits per second.
 fn commit(sessions: &mut [AdminConnection], length: Duration) -> Result<(Vec<f64>, f64), SessionError> {
     let begun = Instant::now();
     let workers = |session| move || commit_in(session, length);
@@ -345,7 +345,7 @@ fn commit_in(session: &mut AdminConnection, length: Duration) -> Result<Vec<f64>
 mod tests {
     use super::*;
 
-    /// Returns measurements of six rounds, each with these numbers of commits per second.
+    /// Returns measurements with six rounds. Each round has these numbers of commits per second.
     fn commits(rates: &[(CommitKind, f64)]) -> Commits {
         let measured = rates.iter().map(|(kind, rate)| {
             let mut measured = Measured::new(*kind);

@@ -1,6 +1,6 @@
-//! Compares our sync probe with `pg_test_fsync` and with published figures.
+//! Compares the doctor's sync probe with `pg_test_fsync` and with published figures.
 //!
-//! The comparison shows that the probe measures the right thing. Both programs take turns on the same file system.
+//! The comparison shows that the probe measures the right quantity. Both programs take turns on the same file system.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,7 +16,7 @@ use crate::examination::REQUIRED_SPACE;
 use crate::sync::{METHODS, Syncs, TestFile};
 use crate::{DoctorError, machine};
 
-/// Duration of each method in a round. `pg_test_fsync` doesn't accept anything shorter.
+/// Duration of each method in a round. `pg_test_fsync` doesn't accept a shorter duration.
 const METHOD_DURATION: Duration = Duration::from_secs(1);
 /// Published rates in operations per second, in the order of all methods. 0 means that the author didn't publish a
 /// rate.
@@ -36,8 +36,8 @@ const PUBLISHED: [[f64; METHODS]; 2] = [
     ],
 ];
 
-/// Observes our probe's rounds within its turn. Forwards cancellations but not the progress, because these rounds
-/// aren't the comparison's.
+/// Observes the probe's rounds within its turn. Forwards cancellations but not the progress, because these rounds
+/// aren't the comparison's rounds.
 struct WithinTurn<'a>(&'a dyn Progress);
 
 impl Progress for WithinTurn<'_> {

@@ -1,4 +1,4 @@
-//! The disks below a path, and what happens to the contents of their caches in a power failure.
+//! Identifies the disks below a path and determines what happens to their cached data in a power failure.
 
 use report::{Cell, Layer, Quantity, Unit, as_f64};
 use sys::{Bottom, Disk, Roots, Stack};
@@ -35,8 +35,8 @@ const VIRTUAL_MODELS: [(&str, &str); 15] = [
     ("Virtual", "unnamed host"),
 ];
 
-/// Prefixes of the names of models with power-loss protection, according to their makers. Other models may have it as
-/// well. Source: data sheets of Micron, Intel, Samsung, Kioxia and Solidigm.
+/// Name prefixes of models with power-loss protection, according to their manufacturers. Other models may also have
+/// it. Source: data sheets of Micron, Intel, Samsung, Kioxia and Solidigm.
 const PROTECTED_MODELS: [&str; 16] = [
     "Micron_7300",
     "Micron_7400",
@@ -60,7 +60,7 @@ const PROTECTED_MODELS: [&str; 16] = [
 #[derive(Debug, Clone)]
 pub(crate) struct Device {
     pub(crate) stack: Stack,
-    /// Our control group's limit on writes per second. `None` if there is no limit.
+    /// Limit on writes per second in this process's control group. `None` if there is no limit.
     pub(crate) cap: Option<u64>,
 }
 
@@ -69,15 +69,16 @@ pub(crate) struct Device {
 pub(crate) enum FlushDurability {
     /// The data is in this machine's memory, so it is lost when the machine stops.
     Memory,
-    /// A host, a cloud or a server determines the durability. The string contains its name.
+    /// A host, a cloud or a server determines the durability. The string
+    /// contains the name of that host, cloud or server.
     HostDecides(String),
     /// The cache is volatile, but an administrator told the kernel not to flush it.
     FlushesDisabled,
-    /// The drive has power-loss protection, according to its maker.
+    /// The drive has power-loss protection, according to its manufacturer.
     Protected,
     /// The drive reports that it has no volatile cache.
     WriteThrough,
-    /// The drive has a volatile cache, which each flush empties.
+    /// The drive has a volatile cache. Each flush empties this cache.
     Volatile,
     /// The durability is unknown for this reason.
     Unknown(String),

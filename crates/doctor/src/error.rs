@@ -1,4 +1,4 @@
-//! The errors of an examination.
+//! Defines the errors of an examination.
 
 use storage::{FileError, PlaceError};
 

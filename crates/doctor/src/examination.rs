@@ -1,7 +1,7 @@
-//! The examination of a path.
+//! Examines a path.
 //!
 //! An examination measures one layer after another, from the device up to the test suite. This shows in which layer a
-//! suite loses its time. The result is a [`Diagnosis`].
+//! suite loses time. The result is a [`Diagnosis`].
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -29,8 +29,8 @@ pub(crate) const REQUIRED_SPACE: u64 = 64 << 20;
 /// Fraction of the time spent measuring syncs. The rest is spent on commits.
 const SYNC_SHARE: f64 = 0.4;
 
-/// The HTML page's pictures, each with a title and the name prefixes of its samples. Each picture shows an operation in
-/// which PostgreSQL waits for the disk.
+/// The HTML page's pictures, each with a title and the name prefixes of its samples. Each picture shows an operation
+/// that makes PostgreSQL wait for the disk.
 const PICTURES: [(&str, &[&str]); 2] = [
     ("Time of a synced write of 8 kB", &["one 8 kB write: ", "fdatasync, soak"]),
     ("Time of a commit", &["a commit"]),
@@ -51,7 +51,7 @@ pub struct Examination {
     pub suite: Option<Tests>,
     /// Whether to try remedies: on the suite, or without one, on a typical test.
     pub try_remedies: bool,
-    /// Whether tables contain all lines, as opposed to only those that most users need.
+    /// Whether tables contain all rows, as opposed to only the rows that most users need.
     pub all_rows: bool,
     /// A pgfresh executable that can act as a guard, a process that cleans up after pgfresh; see
     /// [`server::Guard::over`].

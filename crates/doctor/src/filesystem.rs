@@ -1,6 +1,6 @@
-//! The file system that contains a path.
+//! Examines the file system that contains a path.
 //!
-//! The file system determines how fast pgfresh can copy a template, for example because copies share blocks with the
+//! The file system determines how fast pgfresh can copy a template: for example, copies may share blocks with the
 //! original. This module determines the file system's type, options and free space.
 
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! pgfresh's own servers at the examined path and in RAM.
+//! Starts pgfresh's own servers at the examined path and in RAM.
 //!
 //! The examination measures commits and remedies on these servers, so it never touches the user's servers.
 

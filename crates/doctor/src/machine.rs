@@ -24,7 +24,7 @@ pub(crate) fn describe(report: &mut Report, roots: &Roots) {
     }
 }
 
-/// Returns the number of processors available to this process.
+/// Returns the number of CPUs available to this process.
 pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }

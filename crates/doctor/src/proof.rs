@@ -1,13 +1,13 @@
 //! Decides whether a gain is significant.
 //!
-//! Advice based on noise wastes the user's time. We therefore call a gain proven, disproven or unknown, and only
-//! recommend remedies with a proven gain.
+//! Advice based on noise wastes the user's time. Therefore, each gain counts as proven, disproven or unknown, and only
+//! remedies with a proven gain are recommended.
 
 use report::Factor;
 use sys::Shortage;
 
-/// Minimum gain that is worth a change. Most suites do other work besides committing, so they only get part of this
-/// gain.
+/// Minimum gain that is worth a change. Most suites do other work besides committing,
+/// so they only achieve a part of this gain.
 pub(crate) const MIN_WORTHWHILE_GAIN: f64 = 1.15;
 /// If the upper end of the interval is below this value, there can't be a worthwhile gain.
 const MAX_NEGLIGIBLE_GAIN: f64 = 1.3;
@@ -19,14 +19,14 @@ pub(crate) enum Proof {
     Gain(Factor),
     /// There is no worthwhile gain: the whole interval is below [`MAX_NEGLIGIBLE_GAIN`].
     NoGain(Factor),
-    /// The measurements prove neither, for this reason.
+    /// The measurements prove neither of the two, for this reason.
     Unknown(Factor, String),
 }
 
 impl Proof {
-    /// Tests whether `factor` proves a gain, which must be at least `least`.
+    /// Tests whether `factor` proves a gain of at least `least`.
     ///
-    /// A processor shortage can hide a gain, so the result is never [`Self::NoGain`] during a severe one.
+    /// A CPU shortage can hide a gain, so the result is never [`Self::NoGain`] during a severe shortage.
     pub(crate) fn of(factor: Factor, least: f64, shortage: &Shortage) -> Self {
         match factor {
             Factor::Interval(interval) if interval.low.value > 1.0 && interval.point.value >= least => {

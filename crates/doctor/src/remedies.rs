@@ -1,7 +1,7 @@
 //! Tries remedies and measures how much each of them gains.
 //!
-//! Instead of guessing which remedy helps, this module runs the user's suite (or else a typical test) with each remedy
-//! in turn. A gain is the median of the ratios from all rounds.
+//! Instead of guessing which remedy helps, this module runs the user's suite with each remedy in turn. Without a
+//! suite, it runs a typical test. A gain is the median of the ratios from all rounds.
 
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ use crate::suite::Suite;
 const ROUNDS: Rounds = Rounds::new(0, 6);
 /// Number of tables in the typical test, taken from a medium-sized service.
 const TABLE_COUNT: usize = 30;
-/// Remedies count as equally good if their gain reaches this fraction of the best one. For example, if the best gain is
-/// 10 ×, a gain of 9 × is equally good.
+/// Remedies count as equally good if their gain reaches this fraction of the best gain. For example, if the best gain
+/// is 10 ×, a gain of 9 × is equally good.
 const EQUALLY_GOOD: f64 = 0.9;
 /// How long each turn repeats the test, which runs at least once.
 const TURN_DURATION: Duration = Duration::from_millis(150);
@@ -32,7 +32,7 @@ const TURN_DURATION: Duration = Duration::from_millis(150);
 pub(crate) struct Remedies {
     what: &'static str,
     tried: Vec<(&'static str, Sample)>,
-    /// How severe the processor shortage was during the measurement.
+    /// How severe the CPU shortage was during the measurement.
     shortage: Shortage,
 }
 
@@ -137,8 +137,8 @@ impl Remedies {
         self.tried.iter().map(|(_, sample)| sample).filter(|sample| !sample.is_empty())
     }
 
-    /// Returns a finding about the best remedy with a proven gain. Among equally good remedies, the first one wins,
-    /// because that one takes the least effort.
+    /// Returns a finding about the best remedy with a proven gain. Among equally good remedies, selects the first,
+    /// because it takes the least effort.
     pub(crate) fn finding(&self) -> Option<Finding> {
         let gains = self.tried.iter().skip(1).filter_map(|(name, sample)| Some((*name, self.gain(sample)?)));
         let gains: Vec<_> = gains.collect();
@@ -174,7 +174,7 @@ impl Remedies {
     }
 }
 
-/// Returns the finding for when no remedy has a proven gain. `name` is the remedy with the best gain.
+/// Returns the finding to report if no remedy has a proven gain. `name` is the remedy with the best gain.
 fn no_remedy_helps(name: &str, gain: &Gain, mut proofs: impl Iterator<Item = Proof>) -> Finding {
     let why = proofs.find_map(|proof| match proof {
         Proof::Unknown(_, why) => Some(why),
@@ -237,7 +237,7 @@ mod tests {
         }
     }
 
-    /// Returns the kernel's files of a machine with enough processors.
+    /// Returns the kernel's files of a machine with enough CPUs.
     fn idle() -> Roots {
         Roots { procfs: "/nowhere".into(), ..Roots::default() }
     }

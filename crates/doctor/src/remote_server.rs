@@ -2,11 +2,12 @@
 //!
 //! For example, users can find out which settings a staging server has, and what a commit costs there.
 //!
-//! psql makes the connection, because it supports every way to connect and to log in. It also measures how long each
-//! statement takes.
+//! psql makes the connection, because it supports every way to connect and to log in. psql
+//! also measures how long each statement takes.
 //!
-//! To measure commits, we write messages to the WAL with `pg_logical_emit_message`. The server flushes them like any
-//! other commit. A message needs neither a table nor special privileges, and only leaves about a hundred bytes of WAL.
+//! To measure commits, the examination writes messages to the WAL with `pg_logical_emit_message`. The server
+//! flushes these messages like any other commit. A message needs neither a table nor special privileges, and
+//! only leaves about a hundred bytes of WAL.
 
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -25,9 +26,9 @@ use sys::{Mount, ProcessorWatch, Roots, Shortage};
 use crate::proof::{MIN_WORTHWHILE_GAIN, Proof};
 use crate::{Diagnosis, DoctorError};
 
-/// Number of rounds, as in `commit`.
+/// Number of rounds, as in [`crate::commit`].
 const ROUNDS: u32 = 12;
-/// Number of commits in a trial run, which determines how many commits fit into a round.
+/// Number of commits in a trial run. The trial run determines how many commits fit into a round.
 const PROBE_COMMITS: usize = 20;
 /// Minimum and maximum number of commits of each kind per round.
 const COMMITS_PER_ROUND: (f64, f64) = (2.0, 2000.0);
@@ -44,10 +45,10 @@ const SETTINGS: [&str; 10] = [
     "jit",
     "max_connections",
 ];
-/// Timeout of our own statements.
+/// Timeout for the examination's own statements.
 const STATEMENT_TIMEOUT: &str = "SET statement_timeout = '10s';\n";
-/// Queries for facts about the server. Each fact is a line of the form `name|value`. Facts that our role can't read are
-/// missing from the result.
+/// Queries for facts about the server. Each fact is a line of the form `name|value`. The
+/// result lacks facts that the role can't read.
 const INFO_QUERIES: &str = r"
 SELECT 'version|' || current_setting('server_version');
 SELECT 'superuser|' || rolsuper FROM pg_roles WHERE rolname = current_user;
@@ -57,8 +58,8 @@ SELECT 'source ' || name || '|' || source FROM pg_settings;
 SELECT 'folder|' || setting FROM pg_settings WHERE name = 'data_directory' AND setting <> '';
 ";
 
-/// Queries for facts that only a superuser can read. From the environment, they only return entries that begin with
-/// POSTGRES_ and don't contain PASSWORD.
+/// Queries for facts that only a superuser can read. From the environment, these queries only return entries that
+/// begin with POSTGRES_ and don't contain PASSWORD.
 const SUPERUSER_QUERIES: &str = r"
 SELECT 'mount|' || line FROM regexp_split_to_table(pg_read_file('/proc/self/mountinfo', 0, 1000000, true), E'\n') AS line;
 WITH file AS (SELECT pg_read_file('postmaster.pid', 0, 100, true) AS text),
@@ -69,7 +70,7 @@ FROM environment, regexp_split_to_table(encode(bytes, 'escape'), '\\000') AS ent
 WHERE entry LIKE 'POSTGRES\_%' AND entry NOT LIKE '%PASSWORD%';
 ";
 
-/// Examines a server that the user runs, through psql. The fields are its options.
+/// Examines a server that the user runs, through psql. The fields are the examination's options.
 #[derive(Debug, Clone)]
 pub struct RemoteExamination {
     /// A connection string in psql's format.
@@ -90,15 +91,16 @@ struct ServerInfo {
 }
 
 impl RemoteExamination {
-    /// Examines the server by reading settings and writing messages to the WAL. Nothing else changes.
+    /// Examines the server by reading settings and writing messages to the WAL. Changes nothing else.
     ///
     /// # Errors
+    ///
     /// Returns an error if the server is unreachable or rejects the login.
     pub fn diagnose(&self, progress: &dyn Progress) -> Result<Diagnosis, DoctorError> {
         progress.measuring("what is in effect");
         let mut facts = ServerInfo::read(&self.psql(INFO_QUERIES)?);
         if facts.is("superuser", "true") {
-            // These facts are missing on other operating systems and in containers without /proc.
+            // These facts aren't available on other operating systems or in containers without /proc.
             facts.add(&self.psql(SUPERUSER_QUERIES).unwrap_or_default());
         }
         progress.measuring("commits");
@@ -245,7 +247,7 @@ impl ServerInfo {
         Mount::in_table(&self.mounts, Path::new(self.get("folder")))
     }
 
-    /// Describes the settings in effect and which of them our role can change.
+    /// Describes the settings in effect and which of them the role can change.
     fn server(&self) -> Layer {
         let may = match (self.is("superuser", "true"), self.is("owner", "true")) {
             (true, _) => "you are a superuser, so you can use ALTER SYSTEM",
@@ -295,7 +297,7 @@ impl ServerInfo {
         for (variable, value) in &self.variables {
             let setting = variable.trim_start_matches("POSTGRES_").to_ascii_lowercase();
             let effect = self.get(&format!("set {setting}"));
-            // This variable is named after a setting but has no effect. We don't check other variables, because the
+            // This variable is named after a setting but has no effect. Don't check other variables, because the
             // user's own scripts may read them.
             if !effect.is_empty() && effect != value {
                 add(
@@ -334,7 +336,7 @@ struct Commits {
     round_trip: Sample,
     /// Number of statements of each kind per round.
     each: usize,
-    /// How severe the processor shortage was on this machine during the measurement.
+    /// How severe the CPU shortage was on this machine during the measurement.
     shortage: Shortage,
 }
 

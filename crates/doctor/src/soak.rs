@@ -1,4 +1,4 @@
-//! The soak repeats a sync for minutes while recording the state of the machine.
+//! Repeats a sync for minutes while recording the state of the machine. This measurement is called a soak.
 //!
 //! Many disks are fast for a short time and then slow down, for example because they get hot or because a cache fills
 //! up. A short measurement doesn't reveal this.
@@ -6,8 +6,9 @@
 //! ```text
 //! cold  ──▶ a second of syncs ─▶ sensors ─▶ a second of syncs ─▶ …
 //! ```
-//! Reading the sensors takes about 0.1 ms per second. We read them between two syncs, so this time isn't part of any
-//! latency.
+//!
+//! Reading the sensors takes about 0.1 ms per second. The sensors are read between two
+//! syncs, so this time isn't part of any latency.
 
 mod summary;
 
@@ -21,7 +22,7 @@ use crate::change_points::{Change, changes, quantile};
 use crate::latencies::Latencies;
 use crate::sync::TestFile;
 
-/// Minimum number of steps. If the soak has fewer seconds than this, steps are shorter than a second.
+/// Minimum number of steps. If the soak is shorter than this number of seconds, steps are shorter than a second.
 const MIN_STEPS: u32 = 30;
 /// Minimum ratio between the rates before and after a fall for the fall to count as a cliff.
 const MIN_CLIFF_RATIO: f64 = 2.0;
@@ -29,11 +30,11 @@ const MIN_CLIFF_RATIO: f64 = 2.0;
 /// throttles.
 const MIN_TEMPERATURE_RISE: f64 = 5.0;
 /// Maximum time between a cliff and the disk's own report for blaming the cliff on what the disk reports, in seconds.
-/// The disk's counters have a resolution of a second, and we only know the cliff's position to within about one step.
+/// The disk's counters have a resolution of a second, and the cliff's position is only known to within about one step.
 const MAX_REPORT_DISTANCE: f64 = 2.0;
 /// Minimum ratio between the rates' 90th and 10th percentiles for a disk to count as noisy.
 const MIN_NOISE_RATIO: f64 = 1.5;
-/// Minimum fraction of the time that tasks wait for processors, for blaming a disturbed soak on other programs.
+/// Minimum fraction of the time that tasks wait for CPUs, for blaming a disturbed soak on other programs.
 const MIN_BUSY_SHARE: f64 = 0.5;
 /// Minimum 99th percentile of the latencies for a disk to count as capped, in seconds and as a multiple of the median.
 /// Caps work in time slices of 100 ms.
@@ -54,20 +55,20 @@ pub(crate) struct Soak {
     latencies: Latencies,
 }
 
-/// Conclusion drawn from a soak.
+/// Conclusion from a soak.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum SoakResult {
-    /// The rate fell for good while the temperature rose.
+    /// The rate fell permanently while the temperature rose.
     Throttles(Change),
-    /// The rate fell for good, but the temperature didn't rise.
+    /// The rate fell permanently, but the temperature didn't rise.
     Fills(Change),
-    /// The rate fell for good, for an unknown reason.
+    /// The rate fell permanently, for an unknown reason.
     Slows(Change),
     /// Most syncs are fast, and the slow ones take about as long as a cap's time slice.
     Capped,
     /// The rate varies a lot.
     Noisy,
-    /// The rate varies, but tasks waited for processors at the same time.
+    /// The rate varies, but tasks waited for CPUs at the same time.
     Disturbed,
     /// The rate remains the same.
     Steady,
@@ -116,7 +117,7 @@ impl Soak {
         self.steps.get(step)?.1.temperature
     }
 
-    /// Draws the conclusion from the soak.
+    /// Draws a conclusion from the soak.
     pub(crate) fn classify(&self) -> SoakResult {
         let rates = self.rates();
         let changes = changes(&rates);
@@ -137,7 +138,7 @@ impl Soak {
             p99.value >= MIN_CAPPED_TAIL.0 && p99.value >= MIN_CAPPED_TAIL.1 * p50.value
         });
         match quantile(&rates, 0.9) / quantile(&rates, 0.1) {
-            // The kernel also assigns processor time in slices, so a busy machine can look like a cap.
+            // The kernel also assigns CPU time in slices, so a busy machine can look like a cap.
             spread if (capped || spread >= MIN_NOISE_RATIO) && self.is_busy(0) => SoakResult::Disturbed,
             _ if capped => SoakResult::Capped,
             spread if spread < MIN_NOISE_RATIO => SoakResult::Steady,
@@ -145,7 +146,7 @@ impl Soak {
         }
     }
 
-    /// Yields the sensor values at all moments, starting with those of the cold disk.
+    /// Yields the sensor values in chronological order, starting with the values of the cold disk.
     fn readings(&self) -> impl Iterator<Item = &Readings> {
         std::iter::once(&self.cold).chain(self.steps.iter().map(|(_, readings)| readings))
     }
@@ -172,7 +173,7 @@ impl Soak {
         Some((gauge(last)? - gauge(&self.cold)?) / seconds)
     }
 
-    /// Returns true if tasks have waited for processors most of the time since the start of `step`.
+    /// Returns true if tasks have waited for CPUs most of the time since the start of `step`.
     fn is_busy(&self, step: usize) -> bool {
         let (before, last) = (self.readings().nth(step), self.steps.last());
         let seconds = self.step * as_f64(self.steps.len() - step);
@@ -322,7 +323,7 @@ mod tests {
         let alarm = cliff(Some((80.0, 81.0)), |_, readings| readings.alarm = Some(true));
         let evidence = "It fell after 10.0 s, at 81 °C; its alarm for temperature was on.";
         assert_eq!(alarm.finding().unwrap().evidence, evidence);
-        // One processor goes offline, so its counter is missing from the sum.
+        // One CPU goes offline, so its counter is missing from the sum.
         let offline = cliff(None, |steps, readings| readings.throttles = Some(9 - steps / 10));
         assert!(fact(&offline, "processors throttled").is_null());
         let cool =

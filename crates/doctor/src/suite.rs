@@ -1,7 +1,7 @@
-//! The user's test suite.
+//! Runs the user's test suite.
 //!
-//! The suite runs on a durable server at the examined path. The examination either observes it, as `pgfresh run
-//! --profile` does, or only measures how long it takes.
+//! The suite runs on a durable server at the examined path. The examination either observes the suite, as
+//! `pgfresh run --profile` does, or only measures how long the suite takes.
 
 use std::error::Error;
 use std::fs;
@@ -18,7 +18,7 @@ use template::ProvisionError;
 
 use crate::fixture::{Fixture, Setup};
 
-/// Exit codes with which shells report that they can't find or can't run a program. Source: POSIX, 2.8.2.
+/// Exit codes that shells use if they can't find or can't run a program. Source: POSIX, 2.8.2.
 const COMMAND_FAILED_CODES: [i32; 2] = [126, 127];
 /// Maximum number of observed suite runs.
 const MAX_RUNS: usize = 5;
@@ -44,7 +44,7 @@ pub(crate) struct ObservedSuite {
 impl Suite<'_> {
     /// Runs the suite on new durable servers, sampling what it waits for.
     ///
-    /// A few samples don't tell us much, so a short suite runs several times, until a run fails or `cancelled` returns
+    /// A few samples don't reveal much, so a short suite runs several times, until a run fails or `cancelled` returns
     /// true. For `waiting_cost`, see [`Circumstances`].
     pub(crate) fn observe(
         &self,
@@ -103,7 +103,7 @@ impl ObservedSuite {
         is_missing.then(|| self.last_line.clone().unwrap_or_else(|| "its program does not exist".to_owned()))
     }
 
-    /// Returns layers about the suite's time, plus one that describes the failure if the suite failed.
+    /// Returns layers about the suite's time. If the suite failed, adds a layer that describes the failure.
     pub(crate) fn layers(&self) -> Vec<Layer> {
         let mut layers = self.profile.layers();
         let ended = match (self.status.success(), self.status.code(), self.status.signal()) {

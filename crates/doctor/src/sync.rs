@@ -1,7 +1,7 @@
 //! Measures how fast the disk syncs.
 //!
-//! How long a commit takes depends on the duration of a sync. Our probe covers every method and size of
-//! `pg_test_fsync`, and works the same way:
+//! The duration of a commit depends on the duration of a sync. The probe covers every method and size of
+//! `pg_test_fsync`, and works in the same way:
 //!
 //! ```text
 //! one and two 8 kB writes   open_datasync  fdatasync  fsync  open_sync     at the offsets 0 and 8 kB of a 16 MiB file
@@ -9,8 +9,9 @@
 //! another descriptor        write, fsync, close; write, close, open, fsync
 //! not synced                write
 //! ```
-//! Each method has several turns, so that a short disturbance is spread over more than one method. As in the original,
-//! `open_datasync` and `open_sync` bypass the page cache. Source: PostgreSQL 18,
+//!
+//! Each method has several turns, so that a short disturbance is spread over more than one method. As in
+//! `pg_test_fsync`, `open_datasync` and `open_sync` bypass the page cache. Source: PostgreSQL 18,
 //! `src/bin/pg_test_fsync/pg_test_fsync.c`.
 
 use std::cell;
@@ -39,10 +40,11 @@ const BATCH: u32 = 16;
 /// If a drive without power-loss protection flushes faster than this, in seconds, its flushes aren't plausible. See
 /// [`assess_flushes`].
 const MIN_UNPROTECTED_FLUSH: f64 = 100e-6;
-/// A drive with power-loss protection should flush at least this fast, in seconds, because it doesn't have to empty its
-/// cache.
+/// A drive with power-loss protection should flush at least this fast, in seconds, because
+/// the drive doesn't have to empty its cache.
 const MAX_PROTECTED_FLUSH: f64 = 1e-3;
-/// Minimum duration of a flush by a rotating disk, in seconds, since it has to wait for the right position.
+/// Minimum duration of a flush by a rotating disk, in seconds. The disk has to wait
+/// until the right position passes its head.
 const MIN_ROTATING_FLUSH: f64 = 2e-3;
 
 /// The operation repeated by a method.
@@ -56,9 +58,9 @@ enum Action {
     All(usize),
     /// A method that doesn't exist on this system.
     Absent,
-    /// A write of a page and a sync, using the same new descriptor.
+    /// A write of a page and a sync, both through the same new descriptor.
     SameDescriptor,
-    /// A write of a page using one new descriptor, and a sync using another.
+    /// A write of a page through one new descriptor, and a sync through another.
     OtherDescriptor,
     /// A write of a page that only goes to the page cache.
     Unsynced,
@@ -106,7 +108,7 @@ pub(crate) struct MethodResult {
     refusal: Option<String>,
 }
 
-/// The file we write to. It disappears along with its directory.
+/// The file that the probe writes to. It disappears along with its directory.
 #[derive(Debug)]
 pub(crate) struct TestFile {
     path: PathBuf,
@@ -120,7 +122,7 @@ impl TestFile {
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let mut buffer = Vec::with_capacity(FILE_SIZE + 4096);
         while buffer.len() < FILE_SIZE + 4096 {
-            // Xorshift64, Marsaglia 2003.
+            // Xorshift64. Source: Marsaglia, 2003.
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
@@ -188,8 +190,8 @@ impl TestFile {
             }),
             Action::Unsynced => {
                 let file = self.open()?;
-                // An unsynced write takes about a microsecond. Reading the clock for each write would add a tenth to
-                // that.
+                // An unsynced write takes about a microsecond. Reading the clock for
+                // each write would add a tenth to that time.
                 latencies.measure_by(BATCH, length, || self.write(&file, 1, PAGE_SIZE))
             }
         }
@@ -261,7 +263,7 @@ impl Syncs {
         self.trials.iter().map(move |trial| rate(trial).map(|rate| rate.value))
     }
 
-    /// Returns how long an fdatasync of one page takes. With default settings, each commit needs one.
+    /// Returns how long an fdatasync of one page takes. With default settings, each commit needs one fdatasync.
     pub(crate) fn fdatasync(&self) -> &Latencies {
         self.of(Action::Data(1))
     }
@@ -271,7 +273,7 @@ impl Syncs {
         self.trials.iter().map(|trial| &trial.latencies).filter(|latencies| !latencies.sample().is_empty())
     }
 
-    /// Returns the number at the top of the page.
+    /// Returns the key figure for the top of the page.
     pub(crate) fn tile(&self) -> Option<Tile> {
         let (p50, p99) = (self.fdatasync().p50()?, self.fdatasync().p99()?);
         Some(Tile::new("Sync of 8 kB", p50, format!("p50 of fdatasync; p99 {p99}")))
@@ -298,8 +300,8 @@ impl Syncs {
         layer
     }
 
-    /// Formats one line per method. Without `all`, the table only contains the methods for a single page and those that
-    /// the system refused.
+    /// Formats one row per method. Without `all`, the table only contains the methods for a single page and the
+    /// methods that the system refused.
     pub(crate) fn table(&self, all: bool) -> Table {
         let columns = [Column::left("writes"), Column::left("method")];
         let numbers = ["rate", "p50", "p99", "longest"].map(Column::right);
@@ -325,15 +327,15 @@ fn message_without_number(error: &io::Error) -> String {
     text.split(" (os error").next().unwrap_or_default().to_lowercase()
 }
 
-/// Judges whether a disk's flushes are plausible. `time` is their duration, and `flushes` is the number of flushes per
-/// fdatasync.
+/// Judges whether a disk's flushes are plausible. `time` is their duration, and
+/// `flushes` is the number of flushes per fdatasync.
 ///
-/// `time` must be the duration of the fastest flushes, not the median. While the processors are
-/// overloaded, the median is long even if a flush does nothing.
+/// `time` must be the duration of the fastest flushes, not the median. While the CPUs are overloaded, the median is
+/// long even if a flush does nothing.
 ///
-/// A disk lies if it has a volatile cache but receives no flushes. A rotating disk can't plausibly flush within 2 ms, nor
-/// can any drive without power-loss protection flush within 100 µs, since no consumer drive is that fast. The text never
-/// calls a disk safe.
+/// A disk lies if it has a volatile cache but receives no flushes. A rotating disk can't plausibly flush within 2 ms.
+/// A drive without power-loss protection can't plausibly flush within 100 µs, because no consumer drive is that fast.
+/// The text never calls a disk safe.
 pub(crate) fn assess_flushes(device: &Device, time: Quantity, flushes: Option<f64>) -> String {
     let (keeping, seconds) = (device.flush_durability(), time.value);
     let unsent = flushes.is_some_and(|flushes| flushes < 0.5);

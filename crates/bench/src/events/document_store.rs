@@ -1,4 +1,4 @@
-//! An event store in `MongoDB`, or in a server that speaks `MongoDB`'s protocol, using the official driver.
+//! Stores events in `MongoDB`, or in a server that speaks `MongoDB`'s protocol, using the official driver.
 
 use std::time::Duration;
 
@@ -104,7 +104,7 @@ impl DocumentStore {
         let keys = [doc! { "eventIdentifier": 1 }, doc! { "aggregateIdentifier": 1, "sequenceNumber": 1 }];
         let models = keys.map(|keys| IndexModel::builder().keys(keys).options(unique()).build());
         if let Err(error) = collection.create_indexes(models).run() {
-            // The server may have created the collection before failing.
+            // The server may have created the collection before failing, so remove it.
             remove(options)?;
             return Err(driver_error("create indexes")(error));
         }

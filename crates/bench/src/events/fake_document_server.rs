@@ -1,7 +1,7 @@
-//! A fake server for tests. It implements the part of `MongoDB`'s protocol that the driver needs to append events.
+//! Implements a fake server for tests, with the part of `MongoDB`'s protocol that the driver needs to append events.
 //!
-//! Source: the `MongoDB` manual, chapter "Wire Protocol": `OP_MSG`, and `OP_QUERY` with `OP_REPLY` for the first
-//! handshake.
+//! Source: the `MongoDB` manual, chapter "Wire Protocol": `OP_MSG`, and `OP_QUERY`
+//! with `OP_REPLY` for the first handshake.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -20,7 +20,7 @@ struct ServerState {
     collections: Vec<String>,
     inserted: Vec<Document>,
     commands: Vec<String>,
-    /// How many events the server accepts before it refuses any more.
+    /// Number of events that the server accepts before refusing further events. `None` means no limit.
     refuses: Option<usize>,
     /// True if the server creates an index's collection but then refuses the index.
     refuses_indexes: bool,

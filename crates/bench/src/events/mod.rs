@@ -1,7 +1,7 @@
-//! The `events` benchmark: an append-only event store with one transaction per event.
+//! The `events` benchmark: appends events to a store, with one transaction per event.
 //!
-//! No other workload depends so much on the cost of a commit. The benchmark appends events in batches and reports each
-//! batch's mean time per event.
+//! The cost of a commit matters more in this workload than in any other. The benchmark appends events in batches and
+//! reports each batch's mean time per event.
 
 #[cfg(feature = "mongodb")]
 mod document_store;
@@ -32,8 +32,7 @@ pub use target::{EventStore, ParseEventStoreError};
 /// Number of batches before the measurement, to warm up connections, the page cache and plans. The report lists these
 /// batches separately.
 const WARM_UP: u32 = 1;
-/// How often to read the clock without appending an event, to find out how much of an event's time is measurement
-/// overhead.
+/// How often to read the clock without appending an event, to determine the measurement's own overhead.
 const EMPTY_MEASUREMENTS: u32 = 10_000;
 /// Minimum interval between two readings of the disk's temperature, because each reading disturbs the disk.
 const MIN_READING_INTERVAL: Duration = Duration::from_secs(1);
@@ -43,7 +42,7 @@ const MIN_READING_INTERVAL: Duration = Duration::from_secs(1);
 pub struct Events<'a> {
     /// Options for the servers started by the benchmark.
     pub server_options: ServerOptions,
-    /// The cache directory, if the user chose one.
+    /// The cache directory, if the user specified one.
     pub cache: Option<PathBuf>,
     /// A pgfresh executable that can act as a guard; see [`server::Guard::over`].
     pub program: PathBuf,

@@ -1,4 +1,4 @@
-//! An event store in an SQL table.
+//! Stores events in an SQL table.
 
 use std::str::FromStr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The interface of the event stores.
+//! Defines the interface of event stores.
 
 use super::event::Event;
 use crate::BenchError;

@@ -1,4 +1,4 @@
-//! The targets for the events: pgfresh's own servers and existing servers.
+//! Defines the targets for events: pgfresh's own servers and existing servers.
 
 use std::str::FromStr;
 
@@ -26,13 +26,13 @@ pub enum EventStore {
     Url(String),
 }
 
-/// Error for a text that names no target.
+/// Error for a text that doesn't name a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ParseEventStoreError {
     /// The text is neither a target's name nor a URL of a known scheme.
     #[error("expected durable, async, fast, postgresql://… or mongodb://…")]
     Unknown,
-    /// The text is a URL of `MongoDB`, which this pgfresh does not support.
+    /// The text is a `MongoDB` URL, but this pgfresh was built without `MongoDB` support.
     #[error("this pgfresh was built without MongoDB's driver: cargo install … --features mongodb")]
     WithoutMongoDb,
 }
@@ -68,7 +68,7 @@ enum Connection {
 /// A target that is ready to use.
 pub(crate) struct EventsFixture {
     name: String,
-    /// The place of the server's data. Empty for an existing server.
+    /// Location of the server's data. Empty for an existing server.
     place: String,
     /// The server's name and version. Empty until [`Self::open`] connects.
     version: String,

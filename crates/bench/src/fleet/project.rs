@@ -1,4 +1,4 @@
-//! The project that the shards work on.
+//! Creates the project that the shards work on.
 //!
 //! The project has a template whose setup takes a configurable time, and a dump of the same template.
 

@@ -1,4 +1,4 @@
-//! Requests more new databases at once than the pool has ready.
+//! Concurrently requests more new databases than the pool has ready.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::BenchError;
 use crate::client::Address;
 use crate::fixture::{Fixture, NO_LINGER};
 
-/// The number of simultaneous requests. The pool has at most 32 databases.
+/// The number of concurrent requests. The pool has at most 32 databases.
 pub(super) const CONCURRENT_REQUESTS: usize = 64;
 
 pub(super) const GATEWAY: &str = "64 at once through the gateway";
@@ -49,7 +49,7 @@ fn first_query(address: &Address, name: &str, parameters: &[(&str, &str)]) -> Re
     Ok(client.close()?)
 }
 
-/// Runs all steps at the same time, each in its own thread. Returns the time until the last one finishes.
+/// Runs all steps concurrently, each in its own thread. Returns the time until the last step finishes.
 fn run_concurrently<F>(steps: impl Iterator<Item = F>) -> Result<PhaseTimes, BenchError>
 where
     F: FnOnce() -> Result<(), BenchError> + Send,

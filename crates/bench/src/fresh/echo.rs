@@ -1,4 +1,4 @@
-//! The floor for every session: a server that does nothing but answer a session's startup and query messages.
+//! Implements the floor for every session: a server that only responds to a session's startup and query messages.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};

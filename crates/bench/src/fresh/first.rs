@@ -38,12 +38,12 @@ const CACHE_SPACE: u64 = 200 << 20;
 struct RequestPattern {
     name: &'static str,
     parameters: &'static [(&'static str, &'static str)],
-    /// Pause from the moment the server's first database is ready until the first request.
+    /// Pause between the moment when the server's first database is ready and the first request.
     start: Duration,
     pace: Duration,
     /// True if a server has played this pattern before, so that the cache entry contains the number of copies needed.
     is_second_run: bool,
-    /// True if the pool has to copy every database because no test returns its database in time for another test.
+    /// True if the pool has to copy every database because no test releases its database in time for another test.
     copies_all: bool,
 }
 
@@ -94,8 +94,8 @@ impl Default for Samples {
 pub(super) struct PreparedCache(Guard);
 
 impl PreparedCache {
-    /// Builds the template and starts a server from it. Like a user's earlier run, this server leaves behind facts in
-    /// the cache about the template's files and the clients' startup parameters.
+    /// Builds the template and starts a server from it. Like a user's earlier run, this server leaves facts about the
+    /// template's files and the clients' startup parameters in the cache.
     pub(super) fn prepare(fresh: &Fresh) -> Result<Self, BenchError> {
         let cache = Cache::locate(fresh.cache.as_deref())?;
         let account = Account::ours();

@@ -1,7 +1,7 @@
-//! The `fresh` benchmark: a new database for each test.
+//! The `fresh` benchmark: provides a new database for each test.
 //!
-//! This is what pgfresh is for. The benchmark compares the gateway's databases with ones that users create by hand on
-//! the same server.
+//! Fresh databases are pgfresh's purpose. The benchmark compares the gateway's databases with databases that users
+//! create by hand on the same server.
 
 mod burst;
 mod echo;
@@ -39,17 +39,18 @@ const WARM_UP: u32 = 1;
 pub struct Fresh {
     /// The options for the server.
     pub server_options: ServerOptions,
-    /// The cache directory, if the user chose one.
+    /// The cache directory, if the user specified one.
     pub cache: Option<PathBuf>,
     /// A pgfresh executable that can act as a guard; see [`server::Guard::over`].
     pub program: PathBuf,
 }
 
 impl Fresh {
-    /// Measures in `rounds` rounds how long a new database takes when requested one after another, many at once, and at
-    /// the maximum rate.
+    /// Measures how long a new database takes when databases are requested one after another, many concurrently, and
+    /// at the maximum rate. Runs `rounds` rounds.
     ///
     /// # Errors
+    ///
     /// Returns an error if there are no results at all.
     pub fn measure(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let fixture = self.fixture()?;
@@ -137,10 +138,10 @@ impl Fresh {
     }
 
     /// Measures tests with a single session in rollback isolation, in comparison with tests that each have a database
-    /// and with tests that use BEGIN and ROLLBACK by hand. `rounds` is the
-    /// number of rounds that count.
+    /// and with tests that use BEGIN and ROLLBACK by hand. `rounds` is the number of rounds that count.
     ///
     /// # Errors
+    ///
     /// Returns an error if there are no results at all.
     pub fn measure_rollback(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let fixture = self.fixture()?;
@@ -155,9 +156,11 @@ impl Fresh {
         Ok(measured)
     }
 
-    /// Measures databases with one session and with pools of sessions, requested by one worker and by many.
+    /// Measures databases with a single session and with a pool of sessions,
+    /// requested by one worker and by many workers.
     ///
     /// # Errors
+    ///
     /// Returns an error if there are no results at all.
     pub fn measure_pools(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let fixture = self.fixture()?;
@@ -176,10 +179,11 @@ impl Fresh {
         Ok(measured)
     }
 
-    /// Measures how long resets take with templates of `sizes` tables, after tests that write to few or many of the
-    /// tables.
+    /// Measures how long resets take with templates of `sizes` tables, after tests
+    /// that write to few or many of these tables.
     ///
     /// # Errors
+    ///
     /// Returns an error if there are no results at all.
     pub fn measure_tables(
         &self,
@@ -214,9 +218,9 @@ impl Fresh {
 /// How CREATE DATABASE copies a template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Strategy {
-    /// The server's default: by WAL since PostgreSQL 15, by copying files in older versions.
+    /// The server's default: WAL copies since PostgreSQL 15, file copies in older versions.
     Default,
-    /// Copying files, available as an option since PostgreSQL 15.
+    /// File copies, available as an option since PostgreSQL 15.
     Files,
 }
 
@@ -266,8 +270,8 @@ fn obtain_at(
     Ok(taken)
 }
 
-/// Creates a database by hand, connects to it and runs the first query. Returns how long this took, without dropping
-/// the database.
+/// Creates a database by hand, connects to it and runs the first query. Returns how long these
+/// steps took, without dropping the database.
 fn obtain_by_hand(
     fixture: &Fixture,
     admin: &mut AdminConnection,
@@ -309,7 +313,7 @@ fn clear(sample: &RefCell<Sample>) {
     sample.replace(empty);
 }
 
-/// Adds a table of our goals to the report.
+/// Adds a table of the goals to the report.
 fn add_goals(report: &mut Report, goals: impl IntoIterator<Item = crate::goal::Goal>) {
     report.add_table(crate::goal::table(goals));
 }

@@ -1,4 +1,4 @@
-//! Requests new databases one after another, 20 per second. Between two requests, a real suite does other work.
+//! Requests new databases one after another, 20 per second. A real suite, too, does other work between two requests.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};

@@ -22,7 +22,7 @@ const WORKERS: [usize; 3] = [1, 4, 16];
 /// Maximum duration of a later session relative to its lease's first session.
 const MOST_LATER: f64 = 1.5;
 
-/// A way to get a database with sessions.
+/// A way to get a database and open sessions there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Clone,
@@ -32,7 +32,8 @@ enum Way {
 }
 
 impl Way {
-    /// Returns the ways to get a database with this many sessions. Leases in rollback isolation have only one.
+    /// Returns the ways to get a database with `sessions` sessions. Leases in
+    /// rollback isolation only allow a single session.
     fn all(sessions: usize) -> impl Iterator<Item = Self> {
         let all = [Self::Clone, Self::Rollback, Self::ByHand, Self::Floor];
         all.into_iter().filter(move |way| *way != Self::Rollback || sessions == 1)
@@ -48,7 +49,7 @@ impl Way {
     }
 }
 
-/// One contender, with the time to start each session and run its first query.
+/// A contender, with the time to start each session and run its first query.
 pub(super) struct Line {
     way: Way,
     sessions: usize,
@@ -76,7 +77,8 @@ impl Line {
         self.name_with(self.way)
     }
 
-    /// Returns the name of the contender that gets its databases this `way` with as many sessions and workers.
+    /// Returns the name of the contender with the same numbers of sessions and
+    /// workers that gets its databases this `way`.
     fn name_with(&self, way: Way) -> String {
         let plural = |count: usize| if count == 1 { "" } else { "s" };
         let Self { sessions, workers, .. } = *self;
@@ -186,8 +188,8 @@ pub(super) fn report(timed: &[Timed], lines: &[Line]) -> Report {
 }
 
 impl Line {
-    /// Returns true if the goal for later sessions applies. If there are several workers, their sessions compete for
-    /// processors.
+    /// Returns true if the goal for later sessions applies. With several workers, it doesn't,
+    /// because their sessions compete for CPUs.
     fn has_goal(&self) -> bool {
         self.way == Way::Clone && self.sessions > 1 && self.workers == 1
     }

@@ -1,4 +1,4 @@
-//! The report of the `fresh` benchmark.
+//! Builds the report of the `fresh` benchmark.
 
 use report::{Cell, Quantity, Report, Sample, Table, Timed, Unit, as_f64};
 

@@ -1,5 +1,5 @@
 //! Measures tests that write one row, comparing three ways to undo the write: rollback isolation, a separate database
-//! per test, and ROLLBACK by hand.
+//! for each test, and ROLLBACK by hand.
 
 use std::time::Duration;
 

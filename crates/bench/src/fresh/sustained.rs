@@ -15,14 +15,14 @@ const SPAN: Duration = Duration::from_secs(1);
 
 /// The names of the contenders with `workers` workers.
 ///
-/// By hand, more workers would gain nothing: copying a database already keeps one processor busy, and eight sessions
-/// keep two busy.
+/// By hand, more workers would gain nothing: copying a database already keeps one CPU
+/// busy, and eight sessions keep two CPUs busy.
 pub(super) struct WorkerContenders {
     pub(super) workers: usize,
     pub(super) gateway: &'static str,
     pub(super) by_hand: Option<&'static str>,
     /// A contender that opens sessions with an existing database over the server's own socket, to show how the rate of
-    /// plain sessions grows with the number of workers.
+    /// plain sessions depends on the number of workers.
     pub(super) session: Option<&'static str>,
 }
 

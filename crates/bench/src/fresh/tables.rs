@@ -1,5 +1,5 @@
-//! Measures how the duration of a reset depends on how many tables the template has and how many of them a test wrote
-//! to.
+//! Measures how a reset's duration depends on how many tables the template has and on
+//! how many of these tables a test wrote to.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use crate::summary::{add_samples, ratio};
 
 /// Numbers of tables that a test writes to.
 const WRITTEN_TABLES: [u32; 3] = [1, 10, 100];
-/// Largest number of tables with a goal.
+/// Largest number of tables that has a goal.
 const MAX_TABLES_WITH_GOAL: u32 = 3_000;
 /// Number of resets per round.
 const RESETS_PER_ROUND: u32 = 10;
@@ -32,7 +32,7 @@ pub(super) struct Server {
     name: String,
     /// Name of the database to clean up by hand.
     by_hand: String,
-    /// Time to create the tables, to copy the template by hand, and to reset a database for the first time.
+    /// Times to create the tables, to copy the template by hand, and to reset a database for the first time.
     first: [Duration; 3],
 }
 
@@ -134,8 +134,8 @@ pub(super) fn contenders<'a>(
     Ok(contenders)
 }
 
-/// Returns statements that undo a test's writes. They avoid TRUNCATE, which would also empty the tables that refer to
-/// the written ones.
+/// Returns statements that undo a test's writes. They avoid TRUNCATE, which would also empty the
+/// tables that refer to the written tables.
 fn delete_statements(tables: u32, count: u32) -> String {
     let undo = |table| format!("DELETE FROM t{table}; SELECT setval('t{table}_id_seq', 1, false)");
     written_tables(tables, count).map(undo).collect::<Vec<_>>().join(";")
@@ -211,8 +211,8 @@ pub(super) fn report(timed: &[Timed], samples: &Samples, servers: &[Server]) -> 
     report
 }
 
-/// Returns the time of a reset as a multiple of that with the smallest template, after writes to the same number of
-/// tables.
+/// Returns the duration of a reset as a multiple of the duration with the smallest template,
+/// after writes to the same number of tables.
 fn relative_time(timed: &[Timed], samples: &Samples, row: &Row) -> Option<Quantity> {
     ratio(
         timed,

@@ -14,15 +14,15 @@ use crate::client::Client;
 
 pub(super) const COPY_OUT: &str = "COPY out";
 pub(super) const COPY_IN: &str = "COPY in";
-/// Size of the rows in a single write in bytes, and the number of writes.
+/// Size of the rows in a single write, in bytes. Below, the number of writes.
 const BYTES_PER_WRITE: usize = 1 << 20;
 const WRITES: usize = 200;
-/// Size of a COPY message in bytes, as chosen by psql.
+/// Size of a COPY message in bytes, as sent by psql.
 const MESSAGE_SIZE: usize = 8192;
 
 /// The rows to copy.
 pub(super) struct Rows {
-    /// Complete rows for COPY in, as messages. `bytes` is the size of these rows.
+    /// Complete rows for COPY in, as messages. `bytes` is the total size of the rows.
     messages: Vec<u8>,
     bytes: u64,
     /// Size of the rows returned by COPY out, in bytes.

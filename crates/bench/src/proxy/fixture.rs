@@ -1,6 +1,6 @@
-//! A server and all routes to it.
+//! Starts a server and all routes to it.
 //!
-//! We start this server by hand, because pgfresh's own servers don't listen on TCP ports.
+//! The benchmark starts this server by hand, because pgfresh's own servers don't listen on TCP ports.
 
 use std::fs;
 use std::io::Write as _;
@@ -30,7 +30,7 @@ pub(super) const BYTES: u64 = 2 << 30;
 pub(super) const DATABASE: &str = "bench";
 /// Number of sessions that the server and `PgBouncer` accept.
 const SESSIONS: u32 = 2300;
-/// Number of attempts to find a free port. Another process may take the port before we can use it.
+/// Number of attempts to find a free port. Another process may take a port before the benchmark can use it.
 const ATTEMPTS: u32 = 5;
 /// Maximum time until a process is ready.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
@@ -106,8 +106,8 @@ impl ProxyFixture {
         result
     }
 
-    /// Returns how much processor time the process or thread between the client and the server has used so far. Returns
-    /// `None` for a direct route, and if the system doesn't tell.
+    /// Returns how much CPU time the process or thread between the client and the server has used so far. Returns
+    /// `None` for a direct route, and if the system doesn't provide the value.
     pub(super) fn processor_time(&self, route: Route) -> Result<Option<Duration>, BenchError> {
         let ours = std::process::id();
         let (process, threads) = match route {

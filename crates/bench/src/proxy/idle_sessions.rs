@@ -1,5 +1,5 @@
-//! Measures a hundred busy sessions among thousands of idle ones, as with an application that has a large connection
-//! pool.
+//! Measures a hundred busy sessions among thousands of idle sessions, as in an
+//! application with a large connection pool.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ const SECONDS: u32 = 10;
 
 /// The costs of the idle sessions.
 pub(super) struct IdleSessionCosts {
-    /// Our memory per idle session, in bytes. This includes the client's end of the session, which is small. `None` if
-    /// the system doesn't tell.
+    /// This process's memory per idle session, in bytes. Includes the client's end of the session, which is small.
+    /// `None` if the system doesn't provide the value.
     pub(super) memory: Option<f64>,
     /// Mean time between two transactions of the busy sessions, without and with idle sessions.
     pub(super) alone: Duration,

@@ -1,4 +1,4 @@
-//! The `gateway` benchmark: what the gateway costs. It compares the gateway with a direct connection and with
+//! The `gateway` benchmark: measures the gateway's overhead by comparing the gateway with a direct connection and with
 //! `PgBouncer`, all in front of the same server.
 
 mod copy;
@@ -28,7 +28,7 @@ const WARM_UP: u32 = 1;
 pub struct ProxyBench {
     /// Options for the server. Their template is ignored.
     pub server_options: ServerOptions,
-    /// The cache directory, if the user chose one.
+    /// The cache directory, if the user specified one.
     pub cache: Option<PathBuf>,
     /// A pgfresh executable that can act as a guard; see [`server::Guard::over`].
     pub program: PathBuf,

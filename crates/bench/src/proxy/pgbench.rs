@@ -31,7 +31,7 @@ pub(super) const WORKLOADS: [Workload; 4] = [
     Workload { name: "TPC-B-like, 8 clients", read_only: false, clients: 8 },
 ];
 
-/// The workload of the busy sessions among idle ones.
+/// The workload that the busy sessions run among idle sessions.
 pub(super) const BUSY_WORKLOAD: Workload =
     Workload { name: "pgbench -S, 100 clients", read_only: true, clients: 100 };
 
@@ -42,8 +42,8 @@ pub(super) fn prepare(pgbench: &Pgbench, fixture: &ProxyFixture) -> Result<(), B
     pgbench.prepare(socket, DATABASE, SCALE, &[])
 }
 
-/// Processor time per transaction used by the process or thread between the client and the server, as a sample for each
-/// contender's name.
+/// CPU time per transaction used by the process or thread between the client and the
+/// server, as one sample per contender name.
 #[derive(Default)]
 pub(super) struct ProcessorTimes(RefCell<HashMap<String, Sample>>);
 

@@ -1,4 +1,4 @@
-//! The report of the `gateway` benchmark.
+//! Builds the report of the `gateway` benchmark.
 
 use report::{Quantity, Report, Table, Timed, Unit};
 
@@ -117,7 +117,7 @@ fn goals(timed: &[Timed], used: &ProcessorTimes, crowd: Option<&IdleSessionCosts
     goals
 }
 
-/// Returns the speed over `route` as a fraction of that over the route `base`.
+/// Returns the speed over `route` as a fraction of the speed over `base`.
 fn relative_speed(timed: &[Timed], what: &str, route: Route, base: Route) -> Option<Quantity> {
     ratio(timed, &contender_name(what, base), &contender_name(what, route))
 }

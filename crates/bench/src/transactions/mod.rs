@@ -1,5 +1,5 @@
-//! The `pgbench` benchmark: runs pgbench's TPC-B-like transactions on pgfresh and on servers with the settings of
-//! published articles.
+//! The `pgbench` benchmark: runs pgbench's TPC-B-like transactions on pgfresh and on
+//! servers with settings from published articles.
 
 mod report;
 
@@ -21,8 +21,8 @@ const WARM_UP: u32 = 1;
 /// Numbers of clients, each with its own thread. Source: End Point's blog, "Speeding Up Integration Tests with
 /// PostgreSQL".
 const CLIENTS: [u32; 3] = [1, 2, 3];
-/// Names of the databases. Each server has the first one. The server with normal settings also has the second one,
-/// whose tables are unlogged.
+/// Names of the databases. Each server has the first database. The server with normal settings also has the second
+/// database, whose tables are unlogged.
 const DATABASE: &str = "tpcb";
 const UNLOGGED: &str = "unlogged";
 /// Name of the database to lease from the gateway.
@@ -37,7 +37,7 @@ const OURS_DIRECT: &str = "pgfresh, straight to its server";
 pub struct Transactions {
     /// Options for pgfresh's own server. The other servers use the same installation.
     pub server_options: ServerOptions,
-    /// The cache directory, if the user chose one.
+    /// The cache directory, if the user specified one.
     pub cache: Option<PathBuf>,
     /// A pgfresh executable that can act as a guard; see [`server::Guard::over`].
     pub program: PathBuf,

@@ -1,4 +1,4 @@
-//! The report of the `pgbench` benchmark, with the published table for comparison.
+//! Builds the report of the `pgbench` benchmark, with the published table for comparison.
 
 use report::{Cell, Quantity, Report, Table, Timed, Unit};
 

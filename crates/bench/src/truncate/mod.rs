@@ -1,7 +1,7 @@
-//! The `truncate` benchmark: a test that commits a few rows, followed by one of several ways to clean up.
+//! The `truncate` benchmark: runs a test that commits a few rows, followed by one of several ways to clean up.
 //!
 //! Many suites clean up with TRUNCATE, which is slow on a disk even with `synchronous_commit=off`. The benchmark shows
-//! how slow it is and how much the alternatives gain.
+//! how slow TRUNCATE is and how much the alternatives gain.
 
 mod report;
 
@@ -36,7 +36,7 @@ const TEST: [&str; 5] = [
 pub struct Truncate {
     /// Options for pgfresh's own server. The other servers use the same installation.
     pub server_options: ServerOptions,
-    /// The cache directory, if the user chose one.
+    /// The cache directory, if the user specified one.
     pub cache: Option<PathBuf>,
     /// A pgfresh executable that can act as a guard; see [`server::Guard::over`].
     pub program: PathBuf,
@@ -95,7 +95,7 @@ const FOREIGN_COMBINATIONS: [(Setup, CleanUp); 6] = [
 ];
 /// Ways to clean up by hand on pgfresh's server.
 const MANUAL_CLEAN_UPS: [CleanUp; 2] = [CleanUp::Truncate, CleanUp::Rollback];
-/// Names of the contenders with a fresh database for each test and with rollback isolation.
+/// Names of the contenders that use a fresh database for each test and rollback isolation.
 const FRESH: &str = "pgfresh: a fresh database for each test";
 const ISOLATED: &str = "pgfresh: rollback isolation";
 

@@ -1,4 +1,4 @@
-//! The report of the `truncate` benchmark, with figures from two articles for comparison.
+//! Builds the report of the `truncate` benchmark, with figures from two articles for comparison.
 
 use report::{Cell, Quantity, Report, Sample, Table, Timed, Unit};
 
@@ -40,7 +40,7 @@ fn tests(timed: &[Timed], base: &str) -> Table {
     table
 }
 
-/// Returns how many times as fast as `base` the contender `name` is. The cell for `base` itself is missing.
+/// Returns how many times as fast as `base` the contender `name` is. For `base` itself, returns a missing cell.
 fn gain(timed: &[Timed], base: &str, name: &str) -> Cell {
     if base == name {
         return Cell::Missing;
@@ -54,7 +54,8 @@ fn published(what: &str, before: f64, after: f64) -> [Cell; 4] {
     [what.into(), seconds(before), seconds(after), Quantity::new(before / after, Unit::Ratio).into()]
 }
 
-/// Source: the article on tests in CI that were cleaned by TRUNCATE (2025), "The Math" and "The Impact".
+/// Returns the table about TRUNCATE. Source of its published figures: the article on tests in CI that were cleaned by
+/// TRUNCATE (2025), "The Math" and "The Impact".
 fn truncate_table(timed: &[Timed]) -> Table {
     let title = "TRUNCATE on a slow disk, beside the published figures";
     let mut table = Table::numbers(title, "what", ["before", "after", "× as fast"]);
@@ -75,8 +76,9 @@ fn truncate_table(timed: &[Timed]) -> Table {
     table
 }
 
-/// Source: the table in End Point's blog, "Speeding Up Integration Tests with PostgreSQL", with one client before and
-/// three after. Both commit, because the blog has no figure for rolling back.
+/// Returns the table about rollbacks. Source of its published figures: the table in End Point's blog,
+/// "Speeding Up Integration Tests with PostgreSQL", with one client before and three after. Both commit,
+/// because the blog doesn't have a figure for rollbacks.
 fn rollback_table(timed: &[Timed], base: &str) -> Table {
     let title = "Each test one transaction that is rolled back, beside the published figures";
     let mut table = Table::numbers(title, "what", ["tests a second", "× as fast"]);
