@@ -1,8 +1,8 @@
 //! Finds the catalog rows that only one of two databases has.
 //!
-//! A database and a copy of its template come from the same files. Nearly all of their catalog rows are equal, even the
-//! oids in them, so reading all rows would be slow. Instead, the server hashes the rows, and pgfresh reads only those
-//! with different hashes and those that refer to a renamed object.
+//! A database and a copy of its template come from the same files. Nearly all of their catalog rows are equal, even
+//! the oids in these rows, so reading all rows would be slow. Instead, the server hashes the rows. pgfresh reads only
+//! the rows whose hashes differ and the rows that refer to a renamed object.
 
 use std::collections::{BTreeSet, HashMap};
 use std::thread;
@@ -65,7 +65,7 @@ pub(crate) fn differing<'a>(
     Ok(Some([old, new]))
 }
 
-/// Calls `read` for both sessions at the same time. Each call gets its own input.
+/// Calls `read` for both sessions concurrently. Each call gets its own input.
 pub(crate) fn both<I: Send, T: Send>(
     [template, database]: [&mut Reader; 2],
     read: impl Fn(&mut Reader, I) -> Result<T, ReadError> + Sync,
@@ -87,10 +87,10 @@ fn digests(reader: &mut Reader, catalogs: &[Catalog]) -> Result<Vec<String>, Rea
     Ok(rows.into_iter().map(|row| texts(row)()).collect())
 }
 
-/// Maps each row hash to the places of all rows with this hash.
+/// Maps each row hash to the locations of all rows with this hash.
 type Hashes = HashMap<String, Vec<String>>;
 
-/// Returns the row hashes of the catalogs with different digests. The maps of all other catalogs are empty.
+/// Returns the row hashes of the catalogs whose digests differ. The maps of all other catalogs are empty.
 fn hashes(reader: &mut Reader, catalogs: &[(&Catalog, bool)]) -> Result<Vec<Hashes>, ReadError> {
     let mut found = vec![Hashes::new(); catalogs.len()];
     let differing = catalogs.iter().enumerate().filter(|(_, (_, differs))| *differs);
@@ -105,7 +105,7 @@ fn hashes(reader: &mut Reader, catalogs: &[(&Catalog, bool)]) -> Result<Vec<Hash
     Ok(found)
 }
 
-/// Returns the places of rows whose hash occurs more or less often on the other side.
+/// Returns the locations of rows whose hash occurs more or less often on the other side.
 fn only_in(one: &Hashes, other: &Hashes) -> Vec<String> {
     let is_elsewhere = |(hash, places): &(&String, &Vec<String>)| {
         other.get(*hash).is_some_and(|others| others.len() == places.len())
@@ -138,7 +138,7 @@ fn side<'a>(
 }
 
 impl Side<'_> {
-    /// Returns the oids of all built-in objects (those created by initdb) to which rows refer.
+    /// Returns the oids of all built-in objects (those created by initdb) that the rows refer to.
     fn built_in(&self) -> impl Iterator<Item = u32> {
         let of = |row: &CatalogRow<'_>| -> Vec<u32> {
             row.oids().chain([row.subject.1]).chain(row.depends_on().map(|(_, oid, _)| oid)).collect()
@@ -168,7 +168,7 @@ impl<'a> CatalogRow<'a> {
         at.and_then(|at| self.cells[at].as_deref()).unwrap_or_default()
     }
 
-    /// For a row of `pg_depend`, returns the object on which the row's subject depends.
+    /// Returns the object that the row's subject depends on, if this is a row of `pg_depend`.
     pub(crate) fn depends_on(&self) -> Option<(u32, u32, i32)> {
         if self.catalog.name != "pg_depend" {
             return None;

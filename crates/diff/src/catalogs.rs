@@ -110,8 +110,8 @@ const THIS_DATABASE: &str = "classoid = 'pg_database'::regclass \
     AND objoid = (SELECT oid FROM pg_database WHERE datname = current_database())";
 
 /// Catalogs whose rows describe an object of another catalog. The first three columns identify this object by its
-/// class, its oid and a column number. The others distinguish rows of the same object. In catalogs not listed here,
-/// each row describes one object.
+/// class, its oid and a column number. The remaining columns distinguish rows of the same object. In catalogs not
+/// listed here, each row describes its own object.
 const SUBJECTS: &[(&str, [&str; 3], &[&str])] = &[
     ("pg_aggregate", ["'pg_proc'::regclass", "aggfnoid", "0"], &[]),
     ("pg_attrdef", ["'pg_class'::regclass", "adrelid", "adnum"], &[]),
@@ -135,9 +135,10 @@ const SUBJECTS: &[(&str, [&str; 3], &[&str])] = &[
     ("pg_ts_config_map", ["'pg_ts_config'::regclass", "mapcfg", "0"], &["maptokentype", "mapseqno"]),
 ];
 
-/// SQL for columns whose stored values can't be compared. For example, a stored expression contains positions in the
-/// statement that created it, so we let PostgreSQL print the expression as SQL. The owner of an index or a row type is
-/// omitted, because it is the table's owner. The name of a TOAST table has the table's oid.
+/// SQL for columns whose stored values can't be compared. For example, a stored expression contains
+/// positions in the statement that created the expression, so PostgreSQL prints it as SQL. The owner of an
+/// index or a row type is omitted, because it always equals the table's owner. So is the name of a TOAST
+/// table, because it contains the table's oid.
 const COMPARABLE_SQL: &[(&str, &str)] = &[
     ("pg_attrdef.adbin", "pg_get_expr(adbin, adrelid)"),
     ("pg_class.relname", "CASE WHEN relkind <> 't' THEN relname::text END"),
@@ -160,7 +161,7 @@ const COMPARABLE_SQL: &[(&str, &str)] = &[
     ("pg_type.typowner", "CASE WHEN typrelid = 0 AND typcategory <> 'A' THEN typowner::oid::text END"),
 ];
 
-/// SQL for the default privileges of an object, by the column with its privileges.
+/// SQL for an object's default privileges, keyed by the column that stores the privileges.
 const DEFAULT_GRANTS: &[(&str, &str)] = &[
     ("pg_attribute.attacl", "'{}'"),
     ("pg_class.relacl", "acldefault((CASE relkind WHEN 'S' THEN 's' ELSE 'r' END)::\"char\", relowner)"),
@@ -178,7 +179,7 @@ const DEFAULT_GRANTS: &[(&str, &str)] = &[
 #[derive(Debug)]
 pub(crate) struct Catalog {
     pub(crate) name: String,
-    /// True if the catalog's rows have an oid, by which other rows refer to them.
+    /// True if the catalog's rows have an oid that other rows refer to.
     pub(crate) has_oid: bool,
     pub(crate) columns: Vec<CatalogColumn>,
     /// Names of all columns of type `oid`, including those that a comparison skips.
@@ -197,14 +198,14 @@ impl CatalogColumn {
         matches!(&*self.type_name, "oid" | "oid[]" | "oidvector") || self.is_registered()
     }
 
-    /// Returns true if the column contains privileges. The comparison reads NULL from such a column for the default
+    /// Returns true if the column contains privileges. The comparison interprets NULL in such a column as the default
     /// privileges, which depend on the object's owner.
     pub(crate) fn is_grants(&self) -> bool {
         self.type_name == "aclitem[]" && !matches!(&*self.name, "defaclacl" | "initprivs")
     }
 
-    /// Returns true if the column has a type such as `regproc`. Its values are oids, but PostgreSQL prints them as
-    /// names without function arguments.
+    /// Returns true if the column has a type such as `regproc`. The column's values are oids, but PostgreSQL prints
+    /// them as names without function arguments.
     fn is_registered(&self) -> bool {
         self.type_name.starts_with("reg")
     }
@@ -253,13 +254,14 @@ impl Catalog {
         format!("FROM pg_catalog.{} t WHERE {rows}", identifier(&self.name))
     }
 
-    /// Returns SQL for a hash of all columns of a row. Two rows have equal hashes if they and all their oids are equal.
+    /// Returns SQL for a hash of all columns of a row. Two rows have equal hashes if
+    /// their values, including all oids, are equal.
     fn hash(&self) -> String {
         let is_column = |sql: &String| !sql.contains('\'') && sql != "0";
         let subject: Vec<_> = self.subject().into_iter().filter(is_column).collect();
         let compared = self.columns.iter().map(|column| &column.name);
         let mut columns: Vec<_> = compared.chain(&self.oids).chain(&subject).collect();
-        // The database and its template's copy have different oids themselves, so exclude these.
+        // The oids of the database and of the template's copy always differ, so exclude these oids.
         let is_this_database = |name: &str| match &*self.name {
             "pg_database" => name == "oid",
             "pg_shdescription" | "pg_shseclabel" => name == "objoid",
@@ -277,16 +279,16 @@ impl Catalog {
         format!("SELECT count(*) || ' ' || coalesce(sum({}), 0) {}", self.hash(), self.source())
     }
 
-    /// Returns a query for the place and hash of each row. Each result row begins with `number`, which identifies the
-    /// catalog when several of these queries are combined.
+    /// Returns a query for the location and hash of each row. Each result row begins with `number`, which identifies
+    /// the catalog when several of these queries are combined.
     pub(crate) fn hashes(&self, number: usize) -> String {
         format!("SELECT {number}, ctid, {} {}", self.hash(), self.source())
     }
 
-    /// Returns a query for the rows at `places` and for the rows that refer to an object with one of `oids`. Each
-    /// result row begins with the class, oid and column number of the object that the row describes. A label follows,
-    /// such as a column name, a description of the object, or the object it depends on. The values of the catalog's
-    /// columns come last.
+    /// Returns a query for the rows at `places` and for the rows that refer to an object with one of `oids`.
+    /// Each result row begins with the class, oid and column number of the object that the row describes. A
+    /// label follows, such as a column name, a description of the object, or the object it depends on. The
+    /// values of the catalog's columns come last.
     pub(crate) fn rows(&self, places: &[String], oids: &BTreeSet<u32>) -> String {
         let [class, oid, sub] = self.subject();
         let label = match &*self.name {
@@ -323,7 +325,8 @@ impl Catalog {
         subject.map_or_else(own, |subject| subject.map(str::to_owned))
     }
 
-    /// Returns the columns that distinguish the rows of one object, or an empty list if each object has a single row.
+    /// Returns the columns that distinguish the rows of the same object, or an
+    /// empty list if each object has a single row.
     pub(crate) fn part_columns(&self) -> Vec<&str> {
         let known = SUBJECTS.iter().find(|(name, ..)| *name == self.name).map(|(.., parts)| parts.to_vec());
         let all = || self.columns.iter().map(|column| &*column.name).collect();
@@ -343,8 +346,8 @@ impl Catalog {
     }
 }
 
-/// Returns SQL for privileges as text, or NULL if they are the default ones: GRANT and REVOKE leave the list of the default
-/// privileges behind. The order of the list has no meaning.
+/// Returns SQL for privileges as text, or NULL if they are the default privileges: a GRANT and a REVOKE leave a list
+/// behind that equals the defaults. The order of the list doesn't matter.
 fn grants_sql(column: &str, default: &str) -> String {
     let sorted = |list: &str| {
         format!("ARRAY(SELECT item FROM unnest(({list})::text::text[]) item ORDER BY item COLLATE \"C\")")

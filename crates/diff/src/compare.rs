@@ -1,4 +1,4 @@
-//! Compares two databases. Decides how to read each table and how many of the differences to include in the result.
+//! Compares two databases. Decides how to read each table and how many of the differences the result includes.
 
 use std::collections::BTreeSet;
 
@@ -20,11 +20,11 @@ const MAX_RESULT_BYTES: usize = 8 << 20;
 pub struct DiffLimits {
     /// Table to compare, with or without its schema. `None` compares everything.
     pub table: Option<String>,
-    /// Maximum number of tables for which the result contains rows.
+    /// Maximum number of tables whose rows the result contains.
     pub tables: usize,
     /// Maximum number of rows for each table.
     pub rows: usize,
-    /// Maximum number of differing definitions in the result, and of differing sequences.
+    /// Maximum number of differing definitions in the result. The same limit applies to differing sequences.
     pub objects: usize,
 }
 
@@ -51,8 +51,9 @@ struct Candidate<'a> {
 /// [`admin_params`](server::admin_params).
 ///
 /// # Errors
+///
 /// Returns an error if a session ends, if the encodings differ, or if neither side has the table in `limits`. A table
-/// that can't be read is not an error but is listed in `not_compared`.
+/// that can't be read doesn't cause an error, but is listed in `not_compared`.
 pub fn compare(
     template: AdminConnection,
     database: AdminConnection,
@@ -115,7 +116,8 @@ fn record_refusal<T>(
     }
 }
 
-/// Returns true if `wanted`, as typed by the user, means the table `name`, which has quotes and a schema.
+/// Returns true if `wanted`, as typed by the user, refers to the table `name`. `name` is qualified
+/// with its schema and quoted where necessary.
 fn matches_table(name: &str, wanted: &str) -> bool {
     let bare = |text: &str| text.replace('"', "");
     let table = |text: &str| text.split_once('.').map(|(_, table)| table.to_owned());
@@ -130,7 +132,7 @@ fn take_first<T>(mut all: Vec<T>, most: usize) -> (Vec<T>, usize) {
     (all, left_out)
 }
 
-/// Keeps the tables with the most changes, in this order, and only counts the others.
+/// Keeps the tables with the most changes, in this order, and only counts the remaining tables.
 fn keep_most_changed(candidates: &mut Vec<Candidate<'_>>, most: usize, diff: &mut DatabaseDiff) {
     candidates.sort_by(|one, other| (other.counts.total(), one.name).cmp(&(one.counts.total(), other.name)));
     for candidate in candidates.drain(most.min(candidates.len())..) {
@@ -145,7 +147,7 @@ fn add(to: &mut RowCounts, more: RowCounts) {
     to.deleted += more.deleted;
 }
 
-/// Finds one table's differing rows.
+/// Finds a table's differing rows.
 fn differing<'a>(
     name: &'a str,
     template: Option<&'a Relation>,
@@ -205,8 +207,8 @@ fn push_within<T>(kept: &mut Vec<T>, entry: T, most: usize) {
     }
 }
 
-/// Divides `room` among the three kinds of change. Each kind gets up to a third of it, and whatever one kind doesn't
-/// need goes to the others.
+/// Divides `room` among the three kinds of change. Each kind gets up to a third of `room`, and space that one kind
+/// doesn't need goes to the other kinds.
 fn divide_room(counts: [usize; 3], room: usize) -> [usize; 3] {
     let mut shares = counts.map(|count| count.min(room / 3));
     let mut left = room - shares.iter().sum::<usize>();
@@ -219,7 +221,7 @@ fn divide_room(counts: [usize; 3], room: usize) -> [usize; 3] {
 }
 
 impl Candidate<'_> {
-    /// Reads the rows to include in the result in full.
+    /// Reads all columns of the rows that the result includes.
     fn read(
         mut self,
         old: &mut Reader,

@@ -1,4 +1,4 @@
-//! Errors that a comparison returns.
+//! Defines the errors that a comparison returns.
 
 use server::SessionError;
 

@@ -3,12 +3,12 @@
 //!
 //! [`compare`] builds a [`DatabaseDiff`] from two superuser sessions: one in a copy of the template and one in a used
 //! database. Both databases must have the same encoding. pgfresh reads each side in a read-only snapshot, with a
-//! bounded amount of memory. It first reads a digest of each row in primary key order, then reads in full only the rows
-//! that the result contains. This crate neither changes nor leases any database.
+//! bounded amount of memory. It first reads a digest of each row in primary key order. Then it reads only the rows
+//! that the result contains, with all of their columns. This crate neither changes nor leases databases.
 //!
 //! ```text
 //! relations ── tables and their keys          stream ── digests of rows, in order ── merge ── differing rows
-//! catalogs ─── catalogs and their columns     cells ─── the rows to show
+//! catalogs ─── catalogs and their columns     row_values ── the rows to show
 //! catalog_rows differing rows of catalogs ─── names ─── entries, by object ── objects ── differing definitions
 //! ```
 

@@ -1,9 +1,9 @@
-//! Merges two sorted streams of rows, to find the rows that are in only one stream and the rows that differ.
+//! Merges two sorted streams of rows, to find the rows that are in only one of the streams and the rows that differ.
 
-/// A row of a stream: its key, a digest of its values, and its place in the table.
+/// A row in a stream: its key, a digest of its values, and its location in the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// Values of the key columns, by which each stream is sorted. Rows with equal keys form a pair.
+    /// Values of the key columns, which determine the stream's order. Rows with equal keys form a pair.
     pub(crate) key: Vec<KeyPart>,
     /// Digest of all columns that exist on both sides.
     pub(crate) digest: String,

@@ -10,10 +10,10 @@ use crate::session::Reader;
 /// The first oid that initdb doesn't assign. Source: `FirstNormalObjectId` in `src/include/access/transam.h`.
 pub(crate) const FIRST_USER_OID: u32 = 16384;
 
-/// Kind of the database itself. Its name is omitted, because the template's copy has a different one.
+/// Kind of the database itself. Its name is omitted, because the template's copy has a different name.
 pub(crate) const THIS_DATABASE: &str = "this database";
 
-/// Kind and name of an object, in the form familiar to users.
+/// An object's kind and name, in the form familiar to users.
 pub(crate) type ObjectKey = (String, String);
 
 /// Names of one database's objects.
@@ -22,7 +22,7 @@ pub(crate) struct Names {
     /// Objects, by the oid of their class and their own oid.
     objects: HashMap<(u32, u32), ObjectKey>,
     keys: HashSet<ObjectKey>,
-    /// Names by oid alone. If objects in two catalogs have the same oid, both names are included.
+    /// Names by oid alone. If objects in two catalogs have the same oid, contains both names.
     by_oid: HashMap<u32, BTreeSet<String>>,
     /// Oids of temporary schemas, and of the tables and types in them.
     temporary: HashSet<u32>,
@@ -46,7 +46,7 @@ impl Names {
         Ok(names)
     }
 
-    /// Adds the names of these built-in objects, i.e. those created by initdb.
+    /// Adds the names of the built-in objects (those created by initdb) with these oids.
     pub(crate) fn add_built_in(
         &mut self,
         reader: &mut Reader,
@@ -102,8 +102,8 @@ impl Names {
         Ok(())
     }
 
-    /// Returns the oids with different names in the two databases. Either the object was renamed, or the other database
-    /// uses the oid for a different object.
+    /// Returns the oids whose names differ between the two databases. Either the object was renamed, or the other
+    /// database uses the oid for a different object.
     pub(crate) fn renamed(&self, other: &Self) -> BTreeSet<u32> {
         let differs = |(oids, key): &(&(u32, u32), &ObjectKey)| {
             other.objects.get(oids).is_some_and(|other| other != *key)

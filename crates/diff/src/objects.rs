@@ -1,4 +1,5 @@
-//! Compares definitions. For each object, this covers everything that the two databases' catalogs contain about it.
+//! Compares definitions. For each object, the comparison covers everything that the
+//! two databases' catalogs contain about it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,8 +17,8 @@ const DEFINITIONS: &str = include_str!("objects.sql");
 /// Maximum length of a definition in a result, in characters.
 const MAX_DEFINITION_LENGTH: usize = 400;
 
-/// Catalog columns visible in an object's definition. If the definitions differ, the result doesn't list these columns
-/// as well. An entry without a column means a whole catalog.
+/// Catalog columns that are visible in an object's definition. If the definitions differ, the result doesn't list
+/// these columns as well. An entry without a column stands for a whole catalog.
 const COLUMNS_IN_DEFINITIONS: &[&str] = &[
     "pg_attrdef",
     "pg_attribute.attcollation",
@@ -66,8 +67,8 @@ const COLUMNS_IN_DEFINITIONS: &[&str] = &[
     "pg_type.typtypmod",
 ];
 
-/// Returns the definitions that differ or that only one of the databases has. The parts of a created or dropped object
-/// are omitted.
+/// Returns the definitions that differ or that only one of the databases has. Omits
+/// the parts of created and dropped objects.
 pub(crate) fn changes(template: &mut Reader, database: &mut Reader) -> Result<Vec<ObjectChange>, ReadError> {
     let catalogs = catalogs(database)?;
     let Some([old, new]) = catalog_rows::differing(&catalogs, [&mut *template, &mut *database])? else {
@@ -80,7 +81,7 @@ pub(crate) fn changes(template: &mut Reader, database: &mut Reader) -> Result<Ve
     Ok(keys.into_iter().filter_map(|key| sides.change_of(key)).collect())
 }
 
-/// All of one database's objects, with their names.
+/// One database's objects, with their names.
 struct Described<'a> {
     entries: Entries,
     names: &'a Names,
@@ -118,7 +119,8 @@ struct Sides<'a> {
 type Difference = (PropertyKey, Option<String>, Option<String>);
 
 impl Sides<'_> {
-    /// Returns an object's change, or `None` if the object is unchanged or another object's change implies this one.
+    /// Returns the change to an object. Returns `None` if the object is unchanged or if
+    /// another object's change implies this change.
     fn change_of(&self, key: &ObjectKey) -> Option<ObjectChange> {
         let (old, new) = (self.old.definition(key), self.new.definition(key));
         let definition_differs = old != new;
@@ -140,8 +142,8 @@ impl Sides<'_> {
         Some(ObjectChange { kind, name, change, old, new, columns })
     }
 
-    /// Returns true if another object's change implies this one's. This happens for parts of objects, and for objects
-    /// that are created or dropped together with another one.
+    /// Returns true if another object's change implies this object's change. This applies to parts of objects, and to
+    /// objects that are created or dropped together with another object.
     fn is_implied_by_other(&self, key: &ObjectKey) -> bool {
         let is_alone = |key: &ObjectKey| self.old.has(key) != self.new.has(key);
         let tells_nothing = |entry: &Entry| {
@@ -151,8 +153,8 @@ impl Sides<'_> {
         key.1.starts_with("pg_toast.") || entries.into_iter().any(tells_nothing)
     }
 
-    /// Returns the differing properties of an object on both sides, except for those that its definition shows. For a
-    /// partition's column, differences that the root's column has too are also excluded.
+    /// Returns the object's properties that differ between the two sides, except for the properties shown in its
+    /// definition. For a partition's column, also excludes differences that the root's column has as well.
     fn columns(&self, key: &ObjectKey, definition_differs: bool) -> Vec<FieldChange> {
         let parents = self.new.entries.get(key).map_or(&[][..], |entry| &entry.inherited_from);
         let inherited: Vec<_> = parents.iter().flat_map(|parent| self.differences(parent)).collect();
@@ -177,7 +179,7 @@ fn is_in_definition((catalog, _, column): &PropertyKey) -> bool {
         || COLUMNS_IN_DEFINITIONS.contains(&&*format!("{catalog}.{column}"))
 }
 
-/// Formats a property as a column, shortening its values to the part that differs.
+/// Formats a property as a column, shortening its values to the differing part.
 fn column((name, old, new): Difference) -> FieldChange {
     let column = TableColumn { name: name.2, is_bytea: false };
     let [before, after] = [old, new].map(|value| Cell::of(value.as_deref()));

@@ -1,5 +1,5 @@
-//! Lists the relations whose rows a comparison reads: tables, partitioned tables, materialized views and large objects.
-//! Also determines the columns by which to pair the rows of the two sides.
+//! Lists the relations whose rows a comparison reads: tables, partitioned tables, materialized views and large
+//! objects. Also determines the columns that pair the rows of the two sides.
 //!
 //! A partitioned table counts as a single relation, which pgfresh reads through the root. A row that moved to another
 //! partition is therefore an updated row. With old-style inheritance, each table is read separately. Temporary tables
@@ -34,8 +34,8 @@ const COLUMNS: &str = "SELECT a.attrelid, a.attname, a.atttypid = 'bytea'::regty
     WHERE c.relkind IN ('r', 'p', 'm') AND (c.oid >= 16384 OR c.oid = 'pg_largeobject'::regclass) \
     AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attrelid, a.attnum";
 
-/// Query for the columns of primary keys in order, without included columns. Before version 14, PostgreSQL's own
-/// catalogs have no primary keys.
+/// Query for primary key columns in order, without included columns. Before version 14,
+/// PostgreSQL's own catalogs don't have primary keys.
 const KEYS: &str = "SELECT i.indrelid, a.attname, CASE \
       WHEN a.atttypid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype, 'oid'::regtype) THEN 'n' \
       WHEN a.atttypid = 'uuid'::regtype THEN 't' ELSE 'b' END \
@@ -49,7 +49,7 @@ const KEYS: &str = "SELECT i.indrelid, a.attname, CASE \
 pub(crate) struct Relation {
     /// The relation in a `FROM` clause, without the tables that inherit from it.
     pub(crate) source: String,
-    /// True if the relation has readable rows. A materialized view has none until PostgreSQL first fills it.
+    /// True if the relation has readable rows. A materialized view doesn't have any until PostgreSQL first fills it.
     pub(crate) is_populated: bool,
     /// True if some of the relation's rows are on other servers.
     pub(crate) is_foreign: bool,
@@ -78,7 +78,7 @@ pub(crate) enum KeyOrder {
     Number,
     /// Text order, which is also the order of the index.
     Text,
-    /// Order of the text's bytes, for all types and collations not covered by the other two.
+    /// Byte order of the text, for all types and collations that the other two variants don't cover.
     Bytes,
 }
 
@@ -128,7 +128,7 @@ pub(crate) fn relations(reader: &mut Reader) -> Result<BTreeMap<String, Relation
     Ok(found)
 }
 
-/// The columns by which to compare the rows of two tables.
+/// The columns that pair and compare the rows of two tables.
 #[derive(Debug)]
 pub(crate) struct Matching {
     /// Columns that exist in both tables, in the order of the database's table.

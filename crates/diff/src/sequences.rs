@@ -13,7 +13,7 @@ const SEQUENCES: &str = "SELECT quote_ident(n.nspname) || '.' || quote_ident(c.r
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
     WHERE c.relkind = 'S' AND c.relpersistence <> 't' AND c.oid >= 16384";
 
-/// Returns the sequences that exist in both databases but with different values.
+/// Returns the sequences that exist in both databases with different values.
 pub(crate) fn changes(
     template: &mut Reader,
     database: &mut Reader,

@@ -1,11 +1,11 @@
-//! Wraps the session of one side of a comparison. The session reads a single snapshot, with settings under which equal
-//! values have equal texts.
+//! Wraps one side's session. The session reads a single snapshot, with settings
+//! that make equal values have equal texts.
 
 use server::{AdminConnection, Rows, SessionError};
 
 use crate::DiffError;
 
-/// Settings in addition to those of all pgfresh sessions: time limits, and a single read-only snapshot.
+/// Settings in addition to the settings of all pgfresh sessions: time limits, and a single read-only snapshot.
 const SESSION_SETTINGS: &str = "SET lock_timeout = '2s'; SET statement_timeout = '10min'; SET jit = off; \
     SET cursor_tuple_fraction = 1; BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
@@ -17,7 +17,7 @@ pub(crate) struct Reader {
     pub(crate) encoding: String,
 }
 
-/// Errors of a query on one side.
+/// Errors of a query on one of the sides.
 #[derive(Debug)]
 pub(crate) enum ReadError {
     /// The server refused to return a table's rows, for this reason. The session is still usable.
@@ -40,8 +40,8 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Returns the rows of a query that can't be refused. If the server refuses it nevertheless, the session counts as
-    /// lost.
+    /// Returns the rows of a query that the server isn't expected to refuse. If the server refuses it
+    /// nevertheless, the session counts as lost.
     pub(crate) fn query(&mut self, sql: &str) -> Result<Rows, DiffError> {
         let Self { session, side, .. } = self;
         session.query(sql).map_err(|source| DiffError::Session { side, source })

@@ -1,5 +1,5 @@
 //! Streams a table's rows in batches, as digests in key order. The server sorts the rows or reads them from an index,
-//! so pgfresh itself needs little memory.
+//! so pgfresh itself only needs a little memory.
 
 use std::vec::IntoIter;
 
@@ -95,7 +95,7 @@ impl<'a> RowStream<'a> {
     }
 }
 
-/// Returns SQL for each row's key, place and digest, in key order.
+/// Returns SQL for each row's key, location and digest, in key order.
 fn select(relation: &Relation, matching: &Matching) -> String {
     let digest = format!("md5({}) COLLATE \"C\"", matching.row());
     let key: Vec<_> = matching.key.iter().map(|column| column.expression() + ", ").collect();

@@ -7,7 +7,7 @@ use contract::{
 use report::{display_width, grouped};
 use server::printable;
 
-/// Minimum width of a line, in columns. A narrower terminal wraps the lines itself.
+/// Minimum width of a line, in columns. A narrower terminal wraps the lines on its own.
 const MIN_WIDTH: usize = 60;
 /// Indentation of a table's rows and of a row's continuation lines, in columns.
 const INDENT: usize = 4;
@@ -22,8 +22,8 @@ const MAX_NAME_WIDTH: usize = 30;
 /// Number of equal characters to show before the first difference between two values.
 const CONTEXT_LENGTH: usize = 8;
 
-/// Formats the whole comparison, or returns an empty text if there is no difference. Each line ends with a line feed
-/// and has at most `columns` columns.
+/// Formats the whole comparison, or returns an empty text if nothing differs. Each line ends with a
+/// line feed and has at most `columns` columns.
 #[must_use]
 pub fn format_diff(diff: &DatabaseDiff, columns: usize) -> String {
     let columns = columns.max(MIN_WIDTH);
@@ -131,7 +131,7 @@ fn one_line(definition: &str) -> String {
     printable(&definition.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// Formats counts as words, for example "2 inserted, 1 deleted".
+/// Formats counts in words, for example "2 inserted, 1 deleted".
 fn counts_text(counts: RowCounts) -> String {
     let kinds = [(counts.inserted, "inserted"), (counts.updated, "updated"), (counts.deleted, "deleted")];
     let words = kinds.into_iter().filter(|(count, _)| *count > 0);
@@ -172,7 +172,7 @@ fn row_text(row: &RowChange, columns: usize) -> String {
     item_lines(sign, items, columns)
 }
 
-/// Formats `items` after a sign, in as many lines as they need but at most [`MAX_ROW_LINES`].
+/// Formats `items` after a sign. Uses as many lines as necessary, but at most [`MAX_ROW_LINES`].
 fn item_lines(sign: char, items: Vec<String>, columns: usize) -> String {
     let (mut lines, mut line, count) = (Vec::new(), format!("  {sign} "), items.len());
     let mut is_first = true;
@@ -262,15 +262,15 @@ fn first_difference(old: &str, new: &str) -> usize {
     same.saturating_sub(CONTEXT_LENGTH)
 }
 
-/// Shortens the part of `text` that starts at character `from` to `room` columns, with an ellipsis in place of each
-/// omitted part.
+/// Shortens the part of `text` that starts at character `from` to `room`
+/// columns. An ellipsis replaces each omitted part.
 fn window(text: &str, from: usize, room: usize) -> String {
     let rest: String = text.chars().skip(from).collect();
     let text = if from > 0 { format!("…{rest}") } else { rest };
     truncate(&text, room)
 }
 
-/// Shortens `text` to `room` columns, with an ellipsis in place of an omitted part.
+/// Shortens `text` to `room` columns. An ellipsis replaces the omitted part.
 fn truncate(text: &str, room: usize) -> String {
     if fits(text, room) {
         return text.to_owned();

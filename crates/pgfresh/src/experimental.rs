@@ -1,5 +1,5 @@
-//! Marks support for a system as experimental if pgfresh was only cross-built for that system and has never run on it.
-//! pgfresh prints this label when it first uses a cache.
+//! Marks support for a system as experimental if pgfresh was only cross-built for it and has never run there. Prints
+//! this label when pgfresh first uses a cache.
 
 use storage::Cache;
 

@@ -203,7 +203,7 @@ fn key(settings: &ResolvedSettings, name: &str) -> String {
     format!("{name}-{}", &project[..16])
 }
 
-/// Checks that the port is free before anything starts. If the port is taken, the error names the pgfresh server or
+/// Checks that the port is free before anything starts. If the port is in use, the error names the pgfresh server or
 /// the other program that listens on the port.
 fn expect_free(cache: &Cache, address: SocketAddr) -> Result<(), Failure> {
     match TcpListener::bind(address) {

@@ -312,9 +312,9 @@ impl Service {
         self.access().replica_address_for(None, &self.database)
     }
 
-    /// Sets the environment variables for a command that uses this service: the control API's URL
-    /// (see [`crate::control`]), the replica's URL if there is a replica, and the root certificate's
-    /// path if pgfresh generated a TLS certificate.
+    /// Sets the environment variables for a command that uses this service: the control API's URL (see
+    /// [`crate::control`]), and the replica's URL if there is a replica. If pgfresh generated a TLS certificate, also
+    /// sets the root certificate's path.
     pub(crate) fn describe_to(&self, command: &mut Command) {
         command.env(crate::control::VARIABLE, self.control());
         if let Some(address) = self.replica_address() {

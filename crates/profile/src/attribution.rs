@@ -1,14 +1,14 @@
 //! Divides a recording's time among statements, waits and databases.
 //!
-//! Each sample represents the time around it, from halfway to the previous sample until halfway to the next one. This
-//! time is counted in three ways.
+//! Each sample represents the time around it, from halfway to the previous sample until halfway to the next sample.
+//! This time is counted in three ways.
 //!
-//! *Session time* counts it once for every session at work: three sessions at work for a second make three seconds.
-//! *Wall time* divides it among the sessions at work. All wall times, together with the time without any session at
-//! work, add up to the recording's length.
+//! *Session time* counts it once for every session at work: three sessions at work for a second add up to three
+//! seconds. *Wall time* divides it among the sessions at work. All wall times, together with the time when no session
+//! is at work, add up to the recording's length.
 //!
 //! *Saved time* divides it by the number of sessions usually at work around that moment, to estimate how much sooner
-//! the whole suite would finish without this work. Suppose that three sessions share the suite's work. If one of them
+//! the whole suite would finish without this work. Suppose that three sessions share the suite's work. If one session
 //! waits while the others continue, the suite would finish only a little sooner without that wait. But if one session
 //! prepares something for all three, they all wait for it.
 
@@ -19,14 +19,14 @@ use crate::time::Time;
 use crate::wait::Cause;
 use pgwire::StatementKind;
 
-/// A number of sessions counts as usual if at least that many are at work for this fraction of the time in the
-/// database.
+/// A number of sessions counts as usual if at least that many sessions are at work for
+/// this fraction of the time in the database.
 const MIN_USUAL_SHARE: f64 = 0.05;
 /// Wait event of a backend that flushes a file right after creating it. Source: the tables of I/O wait events in the
 /// manuals of versions 13 to 18.
 const NEW_FILE: &str = "IO DataFileImmediateSync";
-/// Seconds before and after a moment that determine how many sessions are usually at work then. One second contains
-/// enough samples.
+/// Length of the periods before and after a moment that determine how many sessions are usually at work then, in
+/// seconds. One second contains enough samples.
 const WIDTH_WINDOW: f64 = 1.0;
 /// Distance from the mean to each end of a 95 % confidence interval, in standard errors.
 const STANDARD_ERRORS: f64 = 1.96;
@@ -40,9 +40,9 @@ pub struct TimeAndRuns {
     pub seen: usize,
     /// Estimated number of runs per recording, which is at least `seen` divided by the number of recordings.
     ///
-    /// On average, a sample hits a run of length d when half of it (d/2) is over. A run is therefore twice as long as
-    /// the mean elapsed time, and dividing the total time by this length yields the number of runs. The estimate is
-    /// right if all runs are about equally long, and too small if there are long runs among short ones.
+    /// On average, a sample hits a run of length d when half of the run (d/2) is over. A run is therefore twice as
+    /// long as the mean elapsed time. Dividing the total time by this length yields the number of runs. The estimate
+    /// is right if all runs are about equally long, and too small if there are long runs among short ones.
     pub runs: f64,
 }
 
@@ -63,11 +63,11 @@ pub struct Attribution {
     pub wall: f64,
     /// Time with sessions at work, i.e., the time in the database.
     pub database: Time,
-    /// Seconds in which a transaction was open but the server wasn't at work.
+    /// Seconds during which a transaction was open but the server wasn't at work.
     pub in_transaction: f64,
-    /// Number of sessions usually at work at the same time, ignoring the time in which none is.
+    /// Number of sessions usually at work concurrently, ignoring the time when no session is at work.
     pub width: f64,
-    /// Largest number of sessions at work at the same time.
+    /// Maximum number of sessions at work concurrently.
     pub max_sessions: usize,
     /// Time of each kind of statement.
     pub kinds: BTreeMap<StatementKind, Time>,
@@ -85,8 +85,8 @@ pub struct Attribution {
     pub(crate) outside_gateway: f64,
     /// Time of waits for syncs, including waits for another session that performs the sync while holding the lock.
     pub syncing: Time,
-    /// Standard error of the saved syncing time, times 1.96, in seconds. The error stems from syncs between two
-    /// samples, which go unseen.
+    /// Standard error of the saved syncing time, times 1.96, in seconds. The error is due to syncs between two
+    /// samples, which the samples miss.
     pub syncing_error: f64,
     /// Time of waits for new files, which the server flushes before the statement that creates them completes.
     pub new_files: Time,
@@ -167,8 +167,8 @@ impl Attribution {
         self
     }
 
-    /// Returns how many sessions are usually at work at the same time. `at_once` maps numbers of sessions to seconds,
-    /// and `all` is the sum of these seconds.
+    /// Returns how many sessions are usually at work concurrently. `at_once` maps numbers of sessions to seconds, and
+    /// `all` is the sum of these seconds.
     pub(crate) fn usual(at_once: &BTreeMap<usize, f64>, all: f64) -> f64 {
         let mut seconds = 0.0;
         let usual = at_once.iter().rev().find(|(_, time)| {
@@ -178,7 +178,7 @@ impl Attribution {
         usual.map_or(1.0, |(count, _)| report::as_f64(*count))
     }
 
-    /// Returns for how many seconds the server was idle.
+    /// Returns the server's idle time in seconds.
     #[must_use]
     pub fn idle_seconds(&self) -> f64 {
         self.wall - self.database.wall
@@ -207,9 +207,9 @@ impl Snapshot {
 
 /// Returns how many sessions are usually at work around each sample.
 ///
-/// This is the smaller of two numbers: one for the second before the sample and one for the second after it. If the
-/// number of sessions changes at some moment, samples before it thus get the old number and samples after it the new
-/// one.
+/// This is the smaller of two numbers: the number for the second before the sample and the number for the second after
+/// it. If the number of sessions changes at some moment, samples before that moment thus get the old number and
+/// samples after it the new number.
 fn widths(samples: &[Snapshot]) -> Vec<f64> {
     let (mut at_once, mut from) = (BTreeMap::<usize, f64>::new(), 0);
     let mut until = |sample: &Snapshot| {
@@ -239,7 +239,7 @@ struct Runs {
     databases: BTreeMap<String, Time>,
     /// Transactions that emptied a table, by session and start.
     clearing: HashSet<(u32, u64)>,
-    /// Seconds the previous sample attributed to syncs.
+    /// Number of seconds that the previous sample attributed to syncs.
     before: f64,
     /// Sum of the squared differences between neighboring samples. For samples as regular as these, half of the sum is
     /// the variance of the total. Source: Wolter, Introduction to Variance Estimation, chapter 8.
@@ -257,7 +257,7 @@ struct Run {
     time: Time,
     /// Runs seen in samples, by session and start.
     seen: HashSet<(u32, u64)>,
-    /// Sum of the seconds since the run's start, each weighted by the time its sample represents.
+    /// Sum of the seconds since the run's start, each weighted by the time that its sample represents.
     elapsed: f64,
 }
 

@@ -1,8 +1,8 @@
-//! Facts about a run that aren't part of its recording.
+//! Defines facts about a run that aren't part of its recording.
 
 use report::{Quantity, Unit};
 
-/// Facts about the suite known to this crate's caller. All times are in seconds.
+/// Facts about the suite that this crate's caller provides. All times are in seconds.
 #[derive(Debug, Clone, Default)]
 pub struct Circumstances {
     /// True if pgfresh started the server.
@@ -17,8 +17,8 @@ pub struct Circumstances {
     pub fresh_database: Option<f64>,
     /// How much longer a commit takes with a flush, divided by the duration of the flush alone.
     ///
-    /// The quotient can exceed 1, because a wait also slows down the work after it: the processor's caches are cold,
-    /// and the file system's journal has to start again.
+    /// The quotient can exceed 1, because a wait also slows down the work after it: the CPU caches are cold, and the
+    /// file system's journal has to start again.
     pub waiting_cost: Option<f64>,
 }
 

@@ -1,9 +1,9 @@
-//! The gateway's report on a statement that a session completed.
+//! Defines the gateway's report on a statement that a session completed.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Work completed by a session since its last request or its last report.
+/// Work that a session has completed since its last request or its last report.
 #[derive(Debug, Clone, Copy)]
 pub struct CompletedStatement<'a> {
     /// ID of the session.

@@ -1,4 +1,4 @@
-//! Replaces the sampled times with the gateway's exact times, provided that these are complete.
+//! Replaces the sampled times with the gateway's exact times if these are complete.
 
 use std::collections::BTreeMap;
 

@@ -1,12 +1,12 @@
-//! Server-wide counters of WAL, checkpoints, transactions and sessions.
+//! Reads server-wide counters of WAL, checkpoints, transactions and sessions.
 
 use postgres::Client;
 use postgres::SimpleQueryMessage;
 
 use crate::ProfileError;
 
-/// The counters at one moment, or their increase between two moments. A counter is `None` if the server's major version
-/// lacks it.
+/// The counters at one moment, or their increase between two moments. A counter is `None` if
+/// the server's major version doesn't have it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Counters {
     /// Amount of WAL written by the server, in bytes.
@@ -108,7 +108,7 @@ impl Counters {
         self.combine(self, |count, _| Some(count * factor))
     }
 
-    /// Combines each counter with its counterpart. The result is `None` if either is missing.
+    /// Combines each counter with its counterpart in `other`. The result is `None` if either counter is missing.
     fn combine(self, other: Self, make: impl Fn(f64, f64) -> Option<f64>) -> Self {
         let both = |one: Option<f64>, other: Option<f64>| make(one?, other?);
         Self {

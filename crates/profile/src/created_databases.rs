@@ -1,13 +1,13 @@
 //! Counts the databases that a suite creates with SQL, and the sessions that only exist because of these databases.
 //!
-//! These sessions are the ones that create and drop the databases and the first one in each database. A connection pool
-//! can't save the suite these sessions, but fresh databases can.
+//! These sessions are the sessions that create and drop the databases, and the first session in each database. A
+//! connection pool can't save the suite these sessions, but fresh databases can.
 
 use std::collections::{HashMap, HashSet};
 
 use pgwire::{SqlLexer, StatementKind};
 
-/// Databases that a suite created with SQL, and the sessions that only exist because of them.
+/// Databases that a suite created with SQL, and the sessions that only exist because of these databases.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CreatedDatabases {
     /// Number of databases created by the suite.
@@ -18,7 +18,7 @@ pub(crate) struct CreatedDatabases {
     pub(crate) waited: f64,
     /// Names of databases that haven't had a session yet.
     unused: HashSet<String>,
-    /// All other open sessions, and how many seconds their clients waited for them.
+    /// All other open sessions, with how many seconds each client waited for its session.
     open_sessions: HashMap<u64, f64>,
 }
 

@@ -31,8 +31,8 @@ impl Analysis<'_> {
         self.made_databases().is_some()
     }
 
-    /// Returns how many sessions only exist because the suite creates databases with SQL, and for how many seconds
-    /// clients waited for these sessions.
+    /// Returns how many sessions only exist because the suite creates databases with SQL, and how many
+    /// seconds clients waited for these sessions.
     pub(crate) fn for_databases(&self) -> (f64, f64) {
         let made = self.recording.exact.as_ref().map(|exact| &exact.made);
         made.map_or((0.0, 0.0), |made| (as_f64(made.sessions), made.waited))
@@ -77,8 +77,8 @@ mod tests {
     use crate::gateway_times::GatewayTimes;
     use crate::ranking::SESSIONS;
 
-    /// CREATE and DROP DATABASE alone take too little time for a finding, and so do the sessions for them. Together,
-    /// they make up most of the time in the database.
+    /// CREATE and DROP DATABASE alone take too little time for a finding, as do the sessions for them. Together, they
+    /// make up most of the time in the database.
     #[test]
     fn databases_per_test_are_one_finding_before_pool() {
         let of_database = samples(&["a:CREATE DATABASE d:cpu"], 6, &[], 100);
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(findings[0].name, DATABASES);
         assert!(findings[0].evidence.contains("30 sessions that exist for that"), "{findings:?}");
         assert!((after(&findings[0]) - 0.89).abs() < 1e-9, "{findings:?}");
-        // Fresh databases would take some of that time, too.
+        // Fresh databases would need some of that time, too.
         let fresh = Circumstances { fresh_database: Some(0.001), ..Circumstances::default() };
         assert!((after(&found(&recording, &fresh)[0]) - 0.90).abs() < 1e-9);
         // With longer times, the remaining sessions become a finding about a pool, which must come second.

@@ -1,4 +1,4 @@
-//! Errors that prevent pgfresh from profiling a server.
+//! Defines the errors that prevent pgfresh from profiling a server.
 
 use std::io;
 
@@ -8,7 +8,7 @@ pub enum ProfileError {
     /// The text isn't a valid server URL.
     #[error("cannot read the URL of the server")]
     Url(#[source] postgres::Error),
-    /// The URL demands encryption, which profiling doesn't support.
+    /// The URL requires encryption, which profiling doesn't support.
     #[error("cannot observe this server: it demands encryption (sslmode=require)")]
     Encryption,
     /// The connection failed.
@@ -28,7 +28,7 @@ pub enum ProfileError {
     /// The server didn't respond in time.
     #[error("could not finish the profile: the server has not responded for {0} s")]
     NoAnswer(u64),
-    /// The sampling thread could not be started.
+    /// The sampling thread couldn't be started.
     #[error("could not start a thread")]
     Thread(#[source] io::Error),
 }

@@ -1,4 +1,4 @@
-//! Derives findings from an attribution: the problems that take much of the time, with a remedy for each.
+//! Derives findings from an attribution. A finding is a problem that takes up much of the time, with a remedy for it.
 
 mod prediction;
 
@@ -18,10 +18,11 @@ use server::Major;
 
 /// Minimum fraction of the whole time for a problem to become a finding.
 pub(crate) const MIN_SHARE: f64 = 0.1;
-/// Minimum fraction of the whole time that the server must be at work. Below that, the database can't be the problem.
+/// Minimum fraction of the whole time that the server must be at work. If the fraction is
+/// smaller, the database can't be the problem.
 const MIN_DATABASE_SHARE: f64 = 0.25;
 
-/// Everything that findings are derived from.
+/// The data that findings are derived from.
 pub(crate) struct Analysis<'a> {
     pub(crate) recording: &'a Recording,
     pub(crate) attribution: &'a Attribution,
@@ -87,7 +88,7 @@ impl Analysis<'_> {
         if let Some(fresh) = fresh {
             evidence = format!("{evidence} A new database takes {} here.", seconds(fresh));
         }
-        // As many sessions as before would get new databases at the same time.
+        // Instead, the same number of sessions would get new databases concurrently.
         let instead = Time { sessions: fresh.unwrap_or(0.0) * spent.runs, ..Time::default() };
         let saved = spent.time.saved - instead.with_savings_of(spent.time, self.attribution.width).saved;
         let what = if truncates { "TRUNCATE" } else { "DELETE" };
@@ -121,8 +122,8 @@ impl Analysis<'_> {
         } else {
             "Run the suite on a server that flushes nothing: \"pgfresh run -- COMMAND\"."
         };
-        // Although the checkpointer flushes many files, a session that waits for the checkpoint only finds cold caches
-        // once.
+        // Although the checkpointer flushes many files, a session that waits for
+        // the checkpoint finds cold caches only once.
         let checkpoints = self.attribution.causes.get(&Cause::Checkpoint).map_or(0.0, |time| time.saved);
         let saved = self.saved_with_waits((time.saved - checkpoints).max(0.0), checkpoints);
         let after = self.duration_without(saved);
@@ -194,8 +195,8 @@ impl Analysis<'_> {
     pub(crate) fn connecting(&self) -> Option<(f64, f64)> {
         let told = self.recording.exact.as_ref().map(|exact| exact.connected);
         told.map(|(count, spent)| (as_f64(count), spent)).or_else(|| {
-            // The sessions with which pgfresh measures the cost of a session come after the recording, so they don't
-            // count. Old servers count sessions late, so their count includes the sampling session.
+            // pgfresh measures the cost of a session with sessions after the recording, so these sessions don't count.
+            // Old servers count sessions late, so their count includes the sampling session.
             let ours = if Major(self.recording.major).counts_sessions_at_once() { 0.0 } else { 1.0 };
             let count = (self.recording.counters.sessions? - ours).max(0.0);
             Some((count, count * self.recording.session_cost?))
@@ -259,8 +260,8 @@ impl Analysis<'_> {
         Finding { name: name.to_owned(), evidence, gain: None, remedy: remedy.to_owned() }
     }
 
-    /// If no client seems to have connected, returns the name and the remedy of the finding about that. Samples can
-    /// miss short sessions, but most major versions also count sessions.
+    /// Returns the name and the remedy of the finding for a run where no client seems to have connected. Returns
+    /// `None` if a client did. Samples can miss short sessions, but most major versions also count sessions.
     fn no_client(&self) -> Option<(&'static str, &'static str)> {
         let Circumstances { is_own_server: ours, ref command, .. } = *self.circumstances;
         let remedy = match command {
@@ -328,7 +329,7 @@ pub(crate) mod tests {
         finding.gain.as_ref().and_then(|gain| gain.change).map_or(f64::NAN, |[_, after]| after.value)
     }
 
-    /// Returns how much of `wall` remains without waits totaling `waited`. The remaining work becomes shorter by
+    /// Returns the part of `wall` that remains without waits totaling `waited`. The remaining work becomes shorter by
     /// `cost`, a commit's additional cost.
     fn remaining(wall: f64, waited: f64, cost: f64) -> f64 {
         (wall - waited - cost) * (1.0 - WARM_CACHE_GAIN * waited / wall)
@@ -340,8 +341,8 @@ pub(crate) mod tests {
         let findings = found(&serial, &Circumstances::default());
         assert_eq!(findings[0].name, "The server waits for the disk");
         assert!((after(&findings[0]) - remaining(1.0, 0.5, 0.0)).abs() < 1e-9, "{findings:?}");
-        // Two sessions are at work, one of which waits half of the time. Without this wait, the suite would finish a
-        // quarter sooner.
+        // Two sessions are at work, one of which waits half of the time. Without this wait, the suite
+        // would finish a quarter of the time sooner.
         let parallel = recording(&samples(
             &["a:COMMIT:sync", "b:SELECT 1:cpu"],
             50,
@@ -361,7 +362,7 @@ pub(crate) mod tests {
         };
         assert!((after_at(None) - remaining(0.6, 0.5, 0.0)).abs() < 1e-9);
         assert!((after_at(Some(1.1)) - remaining(0.6, 0.5, 0.05)).abs() < 1e-9);
-        // If the disk seems faster with a flush than without one, that is just noise, and there is no additional gain.
+        // A disk that seems faster with a flush than without a flush is just noise, so there is no additional gain.
         assert!((after_at(Some(0.7)) - remaining(0.6, 0.5, 0.0)).abs() < 1e-9);
         // A remedy can't save more time than the suite takes.
         assert!(after_at(Some(100.0)).abs() < 1e-9);
@@ -409,7 +410,7 @@ pub(crate) mod tests {
         let findings = found(&cleaning, &fresh);
         assert_eq!(findings[0].name, "Tests clean up by TRUNCATE");
         assert!((after(&findings[0]) - 0.5).abs() < 0.05, "{findings:?}");
-        // If fresh databases cost more than the work they replace, they are no remedy.
+        // If fresh databases cost more than the work they replace, they aren't a remedy.
         let dear = Circumstances { fresh_database: Some(5.0), ..Circumstances::default() };
         let findings = found(&cleaning, &dear);
         assert!(findings[0].gain.is_none() && findings[0].remedy.contains("rollback"), "{findings:?}");

@@ -1,8 +1,8 @@
-//! A suite's exact times, from the gateway that its sessions go through.
+//! Computes a suite's exact times from the reports of the gateway that the suite's sessions go through.
 //!
 //! A session is at work from a request until the last response to it. While n sessions are at work, the clock `shared`
 //! runs at 1/n of real time. A statement's wall time is the time that passes on this clock between the statement's
-//! start and end. In this way, simultaneous statements divide the time among themselves.
+//! start and end. In this way, concurrent statements divide the time among themselves.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use report::as_f64;
 
 /// Maximum number of cached statement texts.
 const MAX_CACHED_TEXTS: usize = 4096;
-/// Maximum number of distinct statements. Any further ones only count toward their kind.
+/// Maximum number of distinct statements. Any further statements only count toward their kind.
 const MAX_DISTINCT_STATEMENTS: usize = 20_000;
 
 /// Times of all sessions, as reported by the gateway.
@@ -27,7 +27,7 @@ pub struct GatewayTimes {
     pub(crate) begun: Instant,
     /// Moment up to which all time has been attributed, in seconds since `begun`.
     pub(crate) now: f64,
-    /// Sum of all seconds, each divided by the number of sessions then at work.
+    /// Sum of all seconds, each divided by the number of sessions at work during that second.
     pub(crate) shared: f64,
     sessions: HashMap<u64, Session>,
     /// Number of sessions at work right now.
@@ -88,8 +88,8 @@ impl GatewayTimes {
         }
     }
 
-    /// Records the start of a session with its database and its backend. `waited` is how long the client waited for the
-    /// session.
+    /// Records the start of a session with its database and its backend. `waited` is
+    /// how long the client waited for the session.
     pub fn session_started(&mut self, session: u64, waited: Duration, database: &Arc<str>, backend: i32) {
         self.tests.session_started(database);
         self.made.session_started(session, waited.as_secs_f64(), database);
@@ -112,7 +112,7 @@ impl GatewayTimes {
         self.backends.contains(&backend)
     }
 
-    /// Records the end of the test that used `database`. `name` is the test runner's name for the test.
+    /// Records the end of the test that used `database`. `name` is the test's name as reported by the test runner.
     pub fn test_ended(&mut self, database: &str, name: Option<&str>) {
         self.tests.test_ended(database, name);
     }
@@ -122,8 +122,8 @@ impl GatewayTimes {
         self.incomplete = true;
     }
 
-    /// Records the end at `at` of the session with this number. If a statement was running, adds it to `statements` as an
-    /// interrupted one.
+    /// Records the end of a session at `at`. If a statement was running, adds it to
+    /// `statements` as an interrupted statement.
     pub fn session_ended(
         &mut self,
         session: u64,

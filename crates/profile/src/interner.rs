@@ -34,7 +34,7 @@ impl<T> Interner<T> {
     ///
     /// # Panics
     ///
-    /// Panics if there is no such index.
+    /// Panics if the index doesn't exist.
     #[must_use]
     pub fn get(&self, place: u32) -> &T {
         &self.items[place as usize]

@@ -1,8 +1,9 @@
-//! Profiles a test suite from the server's point of view: where its time in the database goes, and how to save it.
+//! Profiles a test suite from the server's point of view: where the suite's time
+//! in the database goes, and how to save it.
 //!
 //! A [`Recorder`] samples a server and produces a [`Recording`]. An [`Attribution`] divides the suite's time among
-//! statements, waits and databases, and a [`Profile`] derives findings from it. This crate needs no server extension
-//! and changes nothing on the server. It prints nothing and knows nothing about the command line.
+//! statements, waits and databases, and a [`Profile`] derives findings from it. This crate doesn't need a server
+//! extension and doesn't change anything on the server. It doesn't print and doesn't depend on the command line.
 
 mod attribution;
 mod circumstances;

@@ -1,4 +1,4 @@
-//! Measures a server's resource usage on this machine: processor time, waits for processors, and bytes written.
+//! Measures a server's resource usage on this machine: CPU time, waits for CPUs, and bytes written.
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,17 +9,17 @@ use report::as_f64;
 /// Usage of this machine's resources between two moments.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct MachineUsage {
-    /// Number of processors in this machine.
+    /// Number of CPUs in this machine.
     pub processors: f64,
-    /// The suite's processor time, in seconds. Only covers pgfresh's child processes that have exited.
+    /// The suite's CPU time, in seconds. Only covers pgfresh's child processes that have exited.
     pub suite_cpu: f64,
-    /// Processor time of the observed backends, in seconds.
+    /// CPU time of the observed backends, in seconds.
     pub backend_cpu: f64,
-    /// Seconds during which these backends were ready to run but had no processor.
+    /// Seconds during which these backends were ready to run but didn't have a CPU.
     pub backend_delay: f64,
     /// Number of bytes these backends wrote to disks.
     pub backend_written: f64,
-    /// Seconds during which at least one process on this machine waited for a processor.
+    /// Seconds during which at least one process on this machine waited for a CPU.
     pub cpu_pressure: Option<f64>,
     /// Seconds during which at least one process on this machine waited for a disk.
     pub io_pressure: Option<f64>,
@@ -54,8 +54,7 @@ impl MachineUsage {
     }
 }
 
-/// A process's resource usage since its start: processor time in seconds, waits for a processor in seconds, and bytes
-/// written.
+/// A process's resource usage since its start: CPU time in seconds, waits for a CPU in seconds, and bytes written.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Usage {
     cpu: f64,
@@ -117,7 +116,7 @@ impl ProcfsSampler {
         sys::pressure(&self.procfs, resource)
     }
 
-    /// Returns the processor time of pgfresh's child processes that have exited, in seconds. Source: proc(5),
+    /// Returns the CPU time of pgfresh's child processes that have exited, in seconds. Source: proc(5),
     /// `/proc/PID/stat`, fields 16 and 17.
     fn children_cpu(&self) -> f64 {
         let stat = fs::read_to_string(self.procfs.join("self/stat")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The complete profile: a recording, facts about its run, and findings.
+//! Combines a recording, facts about its run, and findings into a complete profile.
 
 use report::{Cell, Column, Finding, Layer, Quantity, Report, Table, Tile, Unit, as_f64};
 
@@ -12,7 +12,7 @@ use crate::test_records::TestRecord;
 use crate::test_report::Tests;
 use crate::time::Time;
 
-/// Maximum number of lines in a table of statements or databases.
+/// Maximum number of rows in a table of statements or databases.
 const LINES: usize = 20;
 
 /// A recording with its attribution and its findings.
@@ -43,8 +43,8 @@ impl Profile {
         profile
     }
 
-    /// Returns true if the cost of a new database matters, because tests spend much of their time on cleaning up or
-    /// creating databases.
+    /// Returns true if the cost of a new database matters, because tests spend much of their
+    /// time on cleaning up or creating databases.
     #[must_use]
     pub fn has_replaceable_databases(&self) -> bool {
         let Self { recording, attribution, circumstances, .. } = self;
@@ -117,7 +117,8 @@ impl Profile {
         crate::timeline::draw(&self.recording)
     }
 
-    /// Returns the numbers at the top of the page. The suite's time comes first, then its part in the database.
+    /// Returns the key figures for the top of the page. The suite's time comes
+    /// first, followed by its time in the database.
     #[must_use]
     pub fn tiles(&self) -> [Tile; 6] {
         let Attribution { wall, database, in_transaction, statements, exact, .. } = &self.attribution;
@@ -213,7 +214,8 @@ impl Profile {
         Some(layer)
     }
 
-    /// Returns the cells for a time: wall time, session time, and its fraction of all sessions' time.
+    /// Returns the cells for a time: its wall time, its session time, and the
+    /// latter as a fraction of all session time.
     fn cells(&self, time: Time) -> [Cell; 3] {
         let quantity = |value| Quantity::new(value, Unit::Seconds);
         let all = self.attribution.database.sessions;
@@ -221,7 +223,7 @@ impl Profile {
         [quantity(time.wall).into(), quantity(time.sessions).into(), share.into()]
     }
 
-    /// Returns a table of the time in the database, one line per kind of statement.
+    /// Returns a table of the time in the database, one row per kind of statement.
     #[must_use]
     pub fn kinds(&self) -> Table {
         let numbers = ["wall", "sessions", "share"].map(Column::right);

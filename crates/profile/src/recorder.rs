@@ -24,14 +24,14 @@ use crate::wait::Cause;
 use pgwire::NormalizedStatement;
 use server::MAJORS;
 
-/// Timeout for the last sample and the counters. These queries have shorter timeouts of their own, but only a running
-/// server enforces them.
+/// Timeout for the last sample and the counters. These queries also have shorter statement timeouts, but only a
+/// running server enforces those.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 /// Number of sessions opened to measure the cost of a session.
 const TRIALS: usize = 5;
 
-/// Query for a sample. It calls the function underlying the view, because the view looks up names that we don't need.
-/// pgfresh's own sessions and databases are excluded.
+/// Query for a sample. Calls the function underlying the view, because the view looks up names that a sample doesn't
+/// need. Excludes pgfresh's own sessions and databases.
 const SAMPLE_QUERY: &str = "SELECT /* pgfresh */ a.pid, coalesce(d.datname, ''), coalesce(a.application_name, ''), a.state, a.wait_event_type, \
     a.wait_event, coalesce(a.query, ''), coalesce(extract(epoch FROM a.query_start), 0)::float8, \
     coalesce(extract(epoch FROM a.xact_start), 0)::float8, (extract(epoch FROM a.backend_start) * 1000000)::int8, \
@@ -40,14 +40,14 @@ const SAMPLE_QUERY: &str = "SELECT /* pgfresh */ a.pid, coalesce(d.datname, ''),
     WHERE a.backend_type = 'client backend' AND a.state IS DISTINCT FROM 'idle' AND a.application_name <> $1 \
     AND d.datname NOT LIKE 'pgfresh\\_%'";
 
-/// A function that passes on the gateway's reports since the last call (see [`GatewayTimes`]). The recorder calls it
-/// after each sample.
+/// A function that passes on the gateway's reports since its last call (see [`GatewayTimes`]). The
+/// recorder calls this function after each sample.
 pub type Feed = Box<dyn FnMut(&mut GatewayTimes, &mut Interner<NormalizedStatement>) + Send>;
 
 /// How often the recorder takes samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
-    /// Every 15 ms, for at most 5 % of the time. Meant for a suite run for its test results.
+    /// Every 15 ms, for at most 5 % of the time. Meant for a suite that is run for its test results.
     Calm,
     /// Every 5 ms, for at most 20 % of the time. Meant for a suite that is only run to be profiled.
     Dense,
@@ -94,8 +94,8 @@ impl Recorder {
         self.thread.is_finished()
     }
 
-    /// Stops sampling and returns the recording, which takes as long as one sample. Without a feed, five sessions are
-    /// opened to measure the cost of a session.
+    /// Stops sampling and returns the recording. This takes as long as a sample. Without a feed, also opens five
+    /// sessions to measure the cost of a session.
     ///
     /// # Errors
     ///
@@ -123,8 +123,8 @@ struct Sampler {
     /// True if the server runs with `fsync=on`.
     flushes: bool,
     before: Counters,
-    /// Counts of each statement, or the reason why the server has none. `None` for one of pgfresh's own servers, which
-    /// don't need these counts.
+    /// Counts for each statement, or the reason why the server doesn't have them. `None` for a server of pgfresh's,
+    /// which doesn't need these counts.
     counts: Option<Result<Counts, CountsError>>,
     observer: Option<ProcfsSampler>,
     feed: Option<Feed>,
@@ -275,8 +275,8 @@ fn session_cost(target: &Target) -> Option<f64> {
     costs.get(costs.len() / 2).copied()
 }
 
-/// Sets how much time each sample represents: from halfway to the previous sample until halfway to the next one. The
-/// first sample extends to the start of the recording, and the last one to its end.
+/// Sets how much time each sample represents: from halfway to the previous sample until halfway to the next sample.
+/// The first sample extends to the start of the recording, and the last sample to its end.
 fn set_weights(samples: &mut [Snapshot], end: f64) {
     let mut begin = 0.0;
     for place in 0..samples.len() {

@@ -1,4 +1,4 @@
-//! A recording: a series of samples of a server's activity.
+//! Defines a recording: a series of samples of a server's activity.
 
 use crate::counters::Counters;
 use crate::gateway_times::GatewayTimes;
@@ -43,8 +43,8 @@ pub struct Observation {
 pub struct Snapshot {
     /// Seconds between the start of the recording and the sample.
     pub at: f64,
-    /// Seconds that the sample represents, from halfway to the previous sample until halfway to the next one. In a mean
-    /// of several runs, they are divided by the number of runs.
+    /// Seconds that the sample represents, from halfway to the previous sample until halfway to the next sample. In a
+    /// mean of several runs, divided by the number of runs.
     pub seconds: f64,
     /// All non-idle sessions.
     pub seen: Vec<Observation>,
@@ -57,8 +57,8 @@ pub struct SessionName {
     pub pid: i32,
     /// Start of the backend, in microseconds. Needed because the system reuses process IDs.
     pub began: i64,
-    /// Name of the backend's database in the first sample. It may change later, because pgfresh renames databases while
-    /// backends are connected.
+    /// Name of the backend's database in the first sample. The name may change later, because pgfresh renames
+    /// databases while backends are connected.
     pub database: String,
     /// The backend's `application_name`.
     pub application: String,
@@ -83,13 +83,13 @@ pub struct Recording {
     pub events: Interner<String>,
     /// How much the server's counters increased during the recording.
     pub counters: Counters,
-    /// The server's own counts for each statement. `None` for one of pgfresh's own servers.
+    /// The server's own counts for each statement. `None` if pgfresh started the server.
     pub counted: Option<Counted>,
     /// Usage of this machine's resources. `None` if the server runs on another machine.
     pub machine: Option<MachineUsage>,
     /// The gateway's exact reports. `None` without a gateway.
     pub exact: Option<GatewayTimes>,
-    /// Seconds the recorder spent on sampling.
+    /// Seconds that the recorder spent on sampling.
     pub sampling_time: f64,
     /// Cost of a new session, in seconds. `None` if the gateway reports each session's cost.
     pub session_cost: Option<f64>,
@@ -100,8 +100,8 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Returns the mean of several recordings of the same suite, each on a separate server, or `None` if there are no
-    /// recordings. Only the first recording's exact reports are used.
+    /// Returns the mean of several recordings of the same suite, each on a separate server, or `None` if `runs` is
+    /// empty. Only uses the first recording's exact reports.
     #[must_use]
     pub fn mean(runs: Vec<Self>) -> Option<Self> {
         let count = u32::try_from(runs.len()).unwrap_or(u32::MAX);

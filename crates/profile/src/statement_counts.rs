@@ -1,7 +1,7 @@
 //! Reads the counts of `pg_stat_statements` at the start and end of a recording, if the server has this extension.
 //!
-//! The counts are exact but only cover the server's own work, not the transfer of rows to the client or the wait for
-//! the client meanwhile.
+//! The counts are exact but only cover the server's own work. They don't cover the transfer of rows to the client or
+//! the waits for the client during that transfer.
 
 use std::collections::HashMap;
 
@@ -36,11 +36,11 @@ pub struct CountedStatement {
 pub enum Counted {
     /// Statements with their counts, longest total time first.
     Statements(Vec<CountedStatement>),
-    /// The server has no counts, for this reason.
+    /// The server doesn't have counts, for this reason.
     Unavailable(String),
 }
 
-/// Reasons why the server has no counts.
+/// Reasons why the server doesn't have counts.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CountsError {
     #[error("the database has no extension pg_stat_statements")]

@@ -14,14 +14,14 @@ const WIDTH: usize = 120;
 /// Minimum width of the summary, in columns.
 const MIN_WIDTH: usize = 30;
 
-/// Lines of the summary. Most begin with a word for their subject.
+/// Lines of the summary. Most lines begin with a word for their subject.
 struct Lines {
     columns: usize,
     text: String,
 }
 
 impl Lines {
-    /// Adds a text, on several lines if it is too long for one.
+    /// Adds a text, on several lines if the text is too long for a single line.
     fn add(&mut self, head: &str, text: &str) {
         self.text += &report::hang(&format!("{head:<9} "), text, self.columns);
     }
@@ -35,7 +35,7 @@ impl Lines {
 }
 
 impl Profile {
-    /// Formats the summary for a terminal of `columns` columns. No line is longer.
+    /// Formats the summary for a terminal with `columns` columns. No line is longer than that.
     #[must_use]
     pub fn summary(&self, columns: usize) -> String {
         let mut lines = Lines { columns: columns.max(MIN_WIDTH), text: String::new() };
@@ -87,7 +87,7 @@ impl Profile {
         for (place, test) in slowest.iter().enumerate() {
             lines.add_start(if place == 0 { "tests" } else { "" }, test);
         }
-        // If some tests have names, the report has the note on the others.
+        // If some tests have names, the report contains the note about the other tests.
         if slowest.is_empty() || !tests.has_names() {
             let head = if slowest.is_empty() { "tests" } else { "" };
             tests.advice().iter().for_each(|advice| lines.add(head, advice));

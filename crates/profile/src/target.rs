@@ -1,4 +1,4 @@
-//! The server that pgfresh observes and how to connect to it.
+//! Defines the server that pgfresh observes and connects to it.
 
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::ProfileError;
 
 /// Timeout for connecting, if the URL doesn't set one.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Statement timeout of pgfresh's own sessions. It is generous, since a sample only takes about a millisecond.
+/// Statement timeout of pgfresh's own sessions. A sample only takes about a millisecond, so this timeout is generous.
 const STATEMENT_TIMEOUT: &str = "-c statement_timeout=10s";
 /// How long a server may leave TCP packets unacknowledged before pgfresh considers it gone.
 const GONE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -39,13 +39,14 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// Returns an error if the text isn't a valid URL or if the URL demands encryption.
+    /// Returns an error if the text isn't a valid URL or if the URL requires encryption.
     pub fn from_url(url: &str) -> Result<Self, ProfileError> {
         let mut config = Config::from_str(url).map_err(ProfileError::Url)?;
         if config.get_ssl_mode() == SslMode::Require {
             return Err(ProfileError::Encryption);
         }
-        // Read the password from the environment, as libpq does. All users could see it among the program's arguments.
+        // Read the password from the environment, as libpq does. As a program
+        // argument, it would be visible to all users.
         if let (None, Ok(password)) = (config.get_password(), std::env::var("PGPASSWORD")) {
             config.password(password);
         }

@@ -2,9 +2,9 @@
 //!
 //! A record starts with the first use of a database and ends when a client names its test, releases the database, or
 //! disconnects. A record without a name only counts as a test if each test has its own database. Suites that weren't
-//! adapted to pgfresh often use one database for all tests, or one per worker process. In such a database, many tests
-//! may run the same query once each, which must not count as an N+1. Transactions and savepoints can't separate the
-//! tests, because applications use them as well.
+//! adapted to pgfresh often use the same database for all tests, or one database per worker process. In such a
+//! database, many tests may run the same query once each, which must not count as an N+1. Transactions and savepoints
+//! can't separate the tests, because applications also use them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,17 +17,18 @@ use pgwire::{QueryRuns, RepeatedPart, StatementKind};
 /// Maximum number of repeated queries in a test's record.
 const MAX_REPETITIONS: usize = 5;
 
-/// If a suite uses fewer databases than this, mostly one after another, we don't assume that each test has its own.
+/// Minimum number of databases before pgfresh assumes that each test has its own database. With fewer databases,
+/// mostly used one after another, it doesn't.
 const MIN_TEST_DATABASES: usize = 10;
-/// Minimum ratio between the total number of databases and the number of databases in use at the same time.
+/// Minimum ratio between the total number of databases and the number of databases in use concurrently.
 const MIN_DATABASE_TURNOVER: usize = 3;
-/// Database that programs connect to when creating and dropping others. It belongs to no test.
+/// Database that programs connect to when they create and drop other databases. It doesn't belong to a test.
 const MAINTENANCE: &str = "postgres";
 
-/// Record of what one test did in its database.
+/// Record of a test's activity in its database.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct TestRecord {
-    /// The test runner's name for the test, or else the name of the test's database.
+    /// The test's name as reported by the test runner. Without such a name, the name of the test's database.
     pub(crate) name: String,
     /// True if the record belongs to exactly one test.
     pub(crate) is_test: bool,
@@ -82,15 +83,15 @@ pub(crate) struct TestRecords {
     ended: Vec<EndedTest>,
 }
 
-/// A database's record after its client released it.
+/// A database's record after the client has released the database.
 #[derive(Debug, Clone)]
 struct EndedTest {
-    /// The record with its repetitions. It counts as a test if the client named one.
+    /// The record with its repetitions. The record counts as a test if the client named the test.
     record: TestRecord,
     lasted: Option<TimeSpan>,
 }
 
-/// When the first and the last statement ended.
+/// The times at which the first and the last statement ended.
 type TimeSpan = (Instant, Instant);
 
 /// The record of a test that hasn't ended yet.
@@ -146,7 +147,7 @@ impl TestRecords {
         }
     }
 
-    /// Ends the test in `database`. `name` is the test runner's name for the test.
+    /// Ends the test in `database`. `name` is the test's name as reported by the test runner.
     pub(crate) fn test_ended(&mut self, database: &str, name: Option<&str>) {
         if let Some((database, ongoing)) = self.at_work.remove_entry(database) {
             let lasted = ongoing.lasted;
@@ -177,8 +178,9 @@ impl TestRecords {
         records
     }
 
-    /// Returns true if each test seems to have its own database, i.e., if there are many databases but only a few of
-    /// them are in use at once. A worker's database, by contrast, remains in use until the end of the suite.
+    /// Returns true if each test seems to have its own database. In that case, there are many
+    /// databases, but only a few of them are in use concurrently. A worker's database, by contrast,
+    /// remains in use until the end of the suite.
     fn has_one_database_for_each_test(&self) -> bool {
         let of_tests = self.at_work.iter().filter(|(database, _)| &***database != MAINTENANCE);
         let at_work = of_tests.map(|(_, ongoing)| ongoing.lasted);
@@ -335,7 +337,7 @@ mod tests {
         let (mut tests, _) = simulate(&[("leased:SELECT 1", 1); 9]);
         tests.test_ended("leased", None);
         assert!(tests.records()[0].repetitions.is_empty());
-        // A suite with one database per test. The maintenance database belongs to no test.
+        // A suite with one database per test. The maintenance database doesn't belong to a test.
         let mut each = one_after_another(MIN_TEST_DATABASES);
         assert_eq!(repetitions(&each), MIN_TEST_DATABASES);
         each.extend(lookups(MAINTENANCE));

@@ -1,4 +1,4 @@
-//! Reports on a profile's individual tests: tables for humans and JSON for programs.
+//! Reports on a profile's individual tests, as tables for humans and as JSON for programs.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::interner::Interner;
 use crate::test_records::{Repetition, RepetitionKind, TestRecord};
 use pgwire::NormalizedStatement;
 
-/// Maximum number of lines in the table of tests.
+/// Maximum number of rows in the table of tests.
 const LINES: usize = 20;
 /// How often a test must run a query to cause a finding.
 const MIN_RUNS_FOR_FINDING: u64 = 10;
@@ -26,7 +26,7 @@ pub(crate) struct Tests<'a> {
     pub(crate) statements: &'a Interner<NormalizedStatement>,
 }
 
-/// A query that tests repeat, in all of them.
+/// A query that tests repeat, with the totals over all tests.
 #[derive(Default)]
 struct RepeatedQuery<'a> {
     seconds: f64,
@@ -67,7 +67,8 @@ impl<'a> Tests<'a> {
         self.records.iter().any(|record| record.is_named)
     }
 
-    /// Returns how to get names of tests if no client named one, or a note if some tests share databases.
+    /// If no client named a test, returns advice on how to get test names. If some tests share databases, returns a
+    /// note about that. Otherwise returns `None`.
     pub(crate) fn advice(self) -> Option<String> {
         let is_shared = self.records.iter().any(|record| !record.is_test);
         let shared =
@@ -81,7 +82,7 @@ impl<'a> Tests<'a> {
         Some(format!("{shared} {names}").trim_start().to_owned())
     }
 
-    /// Returns a table with one line per test. `wall` is the suite's duration.
+    /// Returns a table with one row per test. `wall` is the suite's duration.
     pub(crate) fn table(self, wall: f64) -> Table {
         let numbers = [
             "in the database",
@@ -114,7 +115,8 @@ impl<'a> Tests<'a> {
         table
     }
 
-    /// Returns a table with one line for each repeated query, longest time first, or `None` without such a query.
+    /// Returns a table with one row for each repeated query, longest time first.
+    /// Returns `None` if no query was repeated.
     pub(crate) fn repeated_queries(self) -> Option<Table> {
         let mut queries: BTreeMap<(u32, &str), RepeatedQuery<'_>> = BTreeMap::new();
         for record in self.single_tests() {
@@ -151,7 +153,7 @@ impl<'a> Tests<'a> {
         &self.statements.get(statement).text
     }
 
-    /// Returns each test's measured values, for CI systems. `suite` is the suite's name there.
+    /// Returns each test's measured values, for CI systems. `suite` is the suite's name in the CI system.
     pub(crate) fn measured(&self, suite: &str, wall: f64) -> MeasuredTests {
         let is_n_plus_one = |one: &&Repetition| matches!(one.kind, RepetitionKind::NPlusOne { .. });
         let tests = self.single_tests().map(|record| {
@@ -228,7 +230,7 @@ impl<'a> Tests<'a> {
         })
     }
 
-    /// Returns a finding about queries that tests run once per row.
+    /// Returns a finding about queries that tests run once for each row.
     pub(crate) fn finding(&self) -> Option<Finding> {
         let of = |record: &TestRecord| {
             let many = |one: &&Repetition| {

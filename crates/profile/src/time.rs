@@ -1,4 +1,4 @@
-//! Session time and how much of it the user has to wait for.
+//! Represents session time, and how much of it the user has to wait for.
 
 /// A number of seconds, counted in three ways.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

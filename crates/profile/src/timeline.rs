@@ -17,16 +17,16 @@ use crate::wait::Cause;
 
 /// Number of time slices in the picture.
 const TIME_SLICES: usize = 600;
-/// Maximum number of lanes. Sessions without a lane only appear in the sums.
+/// Maximum number of lanes. Sessions without a lane only appear in the totals.
 const MAX_LANES: usize = 40;
-/// Tolerance for comparing times, in seconds. It is much shorter than the sampling interval.
+/// Tolerance for comparing times, in seconds. Much shorter than the sampling interval.
 const TIME_TOLERANCE: f64 = 1e-6;
 /// Heights of the picture's parts, in pixels.
 const SUMS_TOP: f64 = 16.0;
 const SUMS_HEIGHT: f64 = 120.0;
 const LANE_HEIGHT: f64 = 14.0;
 const GAP: f64 = 12.0;
-/// Classes of the style sheet, and the marks that have them.
+/// Style sheet classes, each with the marks that have this class.
 const LEGEND: [(&str, &str); 8] = [
     ("c3", "CPU"),
     ("c2", "WAL sync"),
@@ -42,7 +42,7 @@ const LEGEND: [(&str, &str); 8] = [
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Mark {
     seen: Observation,
-    /// Seconds the mark stands for.
+    /// Number of seconds that the mark represents.
     seconds: f64,
 }
 
@@ -95,7 +95,7 @@ fn slices(recording: &Recording) -> impl Iterator<Item = (&Snapshot, RangeInclus
     })
 }
 
-/// Draws how many sessions are at work in each time slice, by color. Also returns the largest number.
+/// Draws how many sessions are at work in each time slice, by color. Also returns the maximum.
 fn draw_sums(recording: &Recording) -> (String, f64) {
     let mut sums: Vec<BTreeMap<&str, f64>> = vec![BTreeMap::new(); TIME_SLICES];
     let mut lengths = vec![0.0; TIME_SLICES];

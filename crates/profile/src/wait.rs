@@ -1,7 +1,7 @@
 //! Derives the cause of a wait from the server's wait event.
 //!
-//! Event names changed between versions 13 and 18: for example, `WALSync` became `WalSync` in 17. So did some types:
-//! `BufferIO` is an `LWLock` in 13 and an `IPC` since 14. Newer versions also have additional events. Source: the
+//! Event names changed between versions 13 and 18: for example, `WALSync` became `WalSync` in 17. Event types changed,
+//! too: `BufferIO` is an `LWLock` in 13 and an `IPC` since 14. Newer versions also have additional events. Source: the
 //! tables of wait events in the manuals of versions 13 to 18.
 
 use std::fmt;
@@ -60,7 +60,7 @@ impl Cause {
     }
 
     /// Returns true if a backend with this cause may be waiting for another process's flush while it sleeps in the
-    /// kernel. Only a backend that changes files can be, since reading doesn't wait for a flush.
+    /// kernel. This only applies to backends that change files, because reading doesn't wait for a flush.
     pub(crate) fn may_wait_for_others(self, event: Option<&str>) -> bool {
         let reads = || event.is_some_and(|event| event.to_ascii_lowercase().contains("read"));
         matches!(self, Self::Cpu) || matches!(self, Self::WalIo | Self::DataIo) && !reads()

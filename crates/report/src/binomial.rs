@@ -1,7 +1,7 @@
-//! The binomial distribution for fair coins.
+//! Computes the binomial distribution for fair coins.
 //!
-//! The sign test for drift and a median's confidence interval ask the same question: how likely are this many heads in
-//! `n` coin tosses? This module computes the answer.
+//! The sign test for drift and a median's confidence interval depend on the same question: how likely is
+//! this number of heads in `n` coin tosses?
 
 use std::f64::consts::LN_2;
 

@@ -1,18 +1,18 @@
-//! Charts as inline SVG.
+//! Draws charts as inline SVG.
 //!
-//! Drawings stretch to the width of the page. Texts keep their size, so a chart can be read on a phone, on a wide screen
-//! and in print. Colors come from the style sheet's classes `c1` to `c8`, for light and dark themes.
+//! Drawings stretch to the width of the page. Texts keep their size, so a chart is readable on a phone, on a wide
+//! screen and in print. Colors come from the style sheet's classes `c1` to `c8`, for light and dark themes.
 
 use crate::text::html;
 use crate::{Quantity, as_f64};
 
-/// Width of a chart's drawings, in units of their own.
+/// Width of a chart's drawings, in SVG user units.
 pub const CHART_WIDTH: f64 = 1000.0;
 /// Height of the labels below a chart, in pixels.
 pub const CHART_LABEL_HEIGHT: f64 = 18.0;
-/// Number of parts into which labels divide a linear axis.
+/// Number of parts that labels divide a linear axis into.
 const AXIS_PARTS: u8 = 4;
-/// Number of intervals that a vertical axis should have.
+/// Preferred number of intervals on a vertical axis.
 const INTERVALS: f64 = 4.0;
 
 /// A chart of a fixed height. All heights are in pixels.
@@ -37,14 +37,14 @@ impl Chart {
         ));
     }
 
-    /// Adds a horizontal line of the class `grid` or `axis`.
+    /// Adds a horizontal line with the class `grid` or `axis`.
     pub fn line(&mut self, y: f64, class: &str) {
         self.content.push_str(&format!(
             "<line class=\"{class}\" x1=\"0\" x2=\"100%\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\n"
         ));
     }
 
-    /// Adds a text. `share` is its place on the horizontal axis, from 0 to 1.
+    /// Adds a text. `share` is the text's position on the horizontal axis, from 0 to 1.
     pub fn label(&mut self, share: f64, y: f64, text: &str) {
         let anchor = match share {
             ..0.04 => "start",
@@ -57,7 +57,7 @@ impl Chart {
         ));
     }
 
-    /// Adds the labels of a linear axis from 0 to `end`. `y` is the line that they are under.
+    /// Adds the labels of a linear axis from 0 to `end`, below the line at `y`.
     pub fn axis(&mut self, y: f64, end: Quantity) {
         self.line(y, "axis");
         for part in 0..=AXIS_PARTS {
@@ -67,7 +67,7 @@ impl Chart {
         }
     }
 
-    /// Returns the chart as SVG. `label` describes it for readers who cannot see it.
+    /// Returns the chart as SVG. `label` describes the chart for readers who can't see it.
     #[must_use]
     pub fn finish(self, label: &str) -> String {
         let (height, content, label) = (self.height, self.content, html(label));
@@ -77,7 +77,7 @@ impl Chart {
     }
 }
 
-/// Returns a legend: one line for each pair of a class and a name.
+/// Returns a legend. Each item of `names` is a style sheet class with the name to show.
 #[must_use]
 pub fn legend<'a>(names: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let item = |(class, name): (&str, &str)| format!("<li class=\"{class}\">{}</li>\n", html(name));
@@ -91,7 +91,7 @@ pub fn figure(title: &str, content: &str) -> String {
     format!("<h2>{}</h2>\n<figure class=\"card\">\n{content}</figure>\n", html(title))
 }
 
-/// Returns round values for a vertical axis that covers the range, in order. They are equally far apart.
+/// Returns evenly spaced round values for a vertical axis that covers the range, in order.
 pub(crate) fn ticks(low: f64, high: f64) -> Vec<f64> {
     let rough = (high - low) / INTERVALS;
     if !rough.is_normal() {
@@ -112,13 +112,13 @@ pub(crate) fn ticks(low: f64, high: f64) -> Vec<f64> {
     if found.iter().all(|tick| tick.is_finite()) { found } else { vec![low, high] }
 }
 
-/// Returns at most `most` of the items, at equal distances.
+/// Returns at most `most` of the items, evenly spaced.
 pub(crate) fn thin_out<T>(items: Vec<T>, most: usize) -> Vec<T> {
     let step = items.len().div_ceil(most).max(1);
     items.into_iter().step_by(step).collect()
 }
 
-/// Returns the place of a step on the horizontal axis of `count` steps, from 0 to [`CHART_WIDTH`].
+/// Returns the horizontal position of a step on an axis with `count` steps, from 0 to [`CHART_WIDTH`].
 pub(crate) fn place(index: usize, count: usize) -> f64 {
     as_f64(index) * CHART_WIDTH / as_f64(count.max(1))
 }

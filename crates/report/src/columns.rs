@@ -1,4 +1,4 @@
-//! Tables on a terminal.
+//! Lays out tables for a terminal.
 //!
 //! A table that is too wide first wraps its texts within their columns. If its numbers alone are too wide, each row
 //! becomes a list of titles and values.

@@ -1,4 +1,4 @@
-//! Distributions of measured values.
+//! Represents distributions of measured values.
 //!
 //! A median can hide two peaks or a long tail, for example, so reports also show each sample as a histogram.
 
@@ -13,7 +13,7 @@ use crate::{Quantity, Sample, Unit, text};
 pub(crate) const BINS: usize = 60;
 /// The percentiles for JSON and CSV. 0 and 100 are the minimum and the maximum.
 const PERCENTILES: [f64; 7] = [0.0, 50.0, 90.0, 95.0, 99.0, 99.9, 100.0];
-/// Characters for bars from 0 to 8 eighths of a line high.
+/// Characters for bars with a height of 0 to 8 eighths of a line.
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// Samples with the same unit, drawn one below the other on a shared logarithmic axis.
@@ -25,8 +25,8 @@ pub struct Distribution {
 
 /// A logarithmic axis, from the smallest positive value of all samples to the largest 99.9th percentile.
 ///
-/// A few values beyond that percentile would leave no room for all the others. Values off the axis count toward the
-/// first or last bin.
+/// A few values beyond that percentile would leave no room for the others. Values off the
+/// axis count toward the first or last bin.
 pub(crate) struct Axis {
     low: f64,
     high: f64,
@@ -44,7 +44,7 @@ impl Axis {
         place.clamp(0.0, 1.0)
     }
 
-    /// Returns the height of each of `bins` bins as a fraction of the fullest bin's.
+    /// Returns the height of each of `bins` bins as a fraction of the fullest bin's height.
     pub(crate) fn shares(&self, sample: &Sample, bins: usize) -> Vec<f64> {
         let mut counts = vec![0_usize; bins];
         for value in sample.values() {

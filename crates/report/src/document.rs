@@ -1,7 +1,7 @@
-//! Reports.
+//! Builds reports.
 //!
-//! A report gathers everything a command measured and concluded, together with the environment. It can be formatted for
-//! a terminal, for a web page, or for programs.
+//! A report contains everything that a command measured and concluded, together with the environment. It can be
+//! formatted for a terminal, for a web page, or for programs.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ const MIN_WIDTH: usize = 30;
 /// A measurement's results, with a title and the environment.
 ///
 /// A report contains layers, findings, plots, distributions, tables and notes. It also contains every single measured
-/// value, but only the machine-readable formats include these.
+/// value, but only the machine-readable formats include these values.
 ///
 /// `Display` formats the report as plain text. Its tables are as wide as their contents.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -76,7 +76,8 @@ impl Report {
         self.distributions.push(distribution);
     }
 
-    /// Adds all of a contender's measured values, one sample per phase. Only the machine-readable formats contain them.
+    /// Adds all of a contender's measured values, one sample per phase. Only the
+    /// machine-readable formats contain these values.
     pub fn add_samples(&mut self, name: impl Into<String>, phases: impl IntoIterator<Item = Sample>) {
         self.samples.push((name.into(), phases.into_iter().collect()));
     }
@@ -91,7 +92,7 @@ impl Report {
         self.tests = Some(tests);
     }
 
-    /// Adds measurements of tests to those from [`Self::set_tests`], and tests that are missing there.
+    /// Adds measurements to the tests from [`Self::set_tests`]. Tests that are missing there are appended.
     pub fn merge_tests(&mut self, tests: MeasuredTests) {
         match &mut self.tests {
             Some(known) => known.merge(tests),
@@ -111,7 +112,7 @@ impl Report {
     }
 
     /// Returns JUnit XML with a testcase for each test from [`Self::set_tests`]. A testcase contains how long the test
-    /// took, but not whether its test runner passed it.
+    /// took, but not whether the test runner reported it as passed.
     #[must_use]
     pub fn to_junit(&self) -> String {
         junit::render(self.tests.as_ref())
@@ -152,8 +153,8 @@ impl Report {
     /// Each value has its own line: each fact of a layer, each cell of a table, each note, and so on. A finding has
     /// lines for its name, its evidence, its factor and its remedy.
     ///
-    /// All lines of a CSV file must have the same columns (RFC 4180, section 2), but a report's tables have different
-    /// ones. With a line per value, they can share a file.
+    /// All lines of a CSV file must have the same columns (RFC 4180, section 2), but the columns of a report's tables
+    /// differ. With a line per value, the tables can share a file.
     #[must_use]
     pub fn to_csv(&self) -> String {
         let head = ["section", "row", "column", "value", "unit"].map(str::to_owned);
@@ -248,7 +249,7 @@ fn section(head: &str, lines: impl Iterator<Item = String>) -> Option<String> {
 }
 
 impl Report {
-    /// Formats the report for a terminal of `columns` columns, without colors. No line is longer.
+    /// Formats the report for a terminal with `columns` columns, without colors. No line is longer than that.
     #[must_use]
     pub fn to_text(&self, columns: usize) -> String {
         let columns = columns.max(MIN_WIDTH);

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::{Finding, Layer};
 
-/// The parts of an earlier report that a new one can repeat.
+/// The parts of an earlier report that a new report can repeat.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Earlier {
     /// The title of the earlier report.
@@ -31,8 +31,8 @@ impl Earlier {
         serde_json::from_str(json)
     }
 
-    /// Returns the layer called `name`, with its verdict but without its facts, or `None` if the report has no such
-    /// layer.
+    /// Returns the layer called `name`, with its verdict but without its facts, or
+    /// `None` if the report doesn't have this layer.
     #[must_use]
     pub fn layer(&self, name: &str) -> Option<Layer> {
         let found = self.layers.iter().find(|layer| layer.name == name)?;

@@ -1,7 +1,7 @@
-//! Findings.
+//! Represents findings.
 //!
-//! A finding is what a user takes away from a report: a conclusion, the evidence for it, a remedy, and how much the
-//! remedy gains.
+//! A finding is what a user takes away from a report: a conclusion, the evidence for it,
+//! a remedy, and how much the remedy gains.
 
 use std::fmt;
 
@@ -28,7 +28,7 @@ pub struct Gain {
     pub factor: Factor,
     /// Origin of the factor.
     pub basis: Basis,
-    /// The values before and after the remedy. `None` if we only have the factor.
+    /// The values before and after the remedy. `None` if only the factor is known.
     pub change: Option<[Quantity; 2]>,
 }
 

@@ -1,4 +1,4 @@
-//! HTML reports.
+//! Formats reports as HTML.
 //!
 //! An HTML report is a single page that loads no fonts, scripts or style sheets, so it works offline. Users can attach
 //! it to an email or save it as a build artifact. See [`crate::page`] for its frame.
@@ -7,13 +7,13 @@ use crate::text::{Alignment, html};
 use crate::tile::Tile;
 use crate::{Cell, Distribution, Finding, Layer, Plot, Report, Table, page};
 
-/// Number of columns up to which a table fits on a phone.
+/// Maximum number of columns in a table that fits on a phone.
 const NARROW_COLUMNS: usize = 3;
-/// Number of tiles that fill a row of a wide page.
+/// Number of tiles that fill a row on a wide page.
 const TILES_IN_A_ROW: usize = 6;
-/// Length in characters up to which a column need not be wide for a text.
+/// Maximum length of a text that doesn't need a wide column, in characters.
 const SHORT_TEXT: usize = 16;
-/// Length in characters up to which a page shows a statement whole.
+/// Maximum length of a statement that a page shows in full, in characters.
 const SHORT_STATEMENT: usize = 60;
 
 impl Report {
@@ -82,7 +82,8 @@ impl Finding {
 }
 
 impl Cell {
-    /// Formats the cell as a `td` element. `label` is the column's title for screens that are too narrow for columns.
+    /// Formats the cell as a `td` element. `label` is the column's title, which is shown on
+    /// screens that are too narrow for columns.
     fn to_html(&self, label: &str, alignment: Alignment) -> String {
         let text = html(&self.to_human_text());
         let (class, content) = match self {

@@ -1,4 +1,4 @@
-//! Confidence intervals of a median.
+//! Computes a median's confidence interval.
 //!
 //! The interval is valid for every distribution, which matters because durations rarely follow a normal distribution.
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::sample::median_of_sorted;
 use crate::{Quantity, Sample, binomial};
 
-/// Maximum probability that the median is below the interval. A median above the interval is equally unlikely.
+/// Maximum probability that the median is below the interval. The same limit applies to a median above the interval.
 const TAIL: f64 = 0.025;
 
 /// A 95 % confidence interval. `Display` formats it as `1.23 ms [1.20 ms, 1.27 ms]`.
@@ -24,15 +24,15 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Returns the confidence interval for the median of the distribution `sample` comes from.
+    /// Returns the confidence interval for the median of the distribution that `sample` comes from.
     ///
     /// Returns `None` for fewer than 6 values. With 5 values, even the minimum and the maximum enclose the median with
     /// a probability of only 93.75 %.
     ///
-    /// Both ends are measured values, equally far from the two ends of the sorted sample. Among these pairs, we choose
-    /// the narrowest that encloses the median with a probability of at least 95 %. For independent values, the
-    /// probability is exact if the distribution is continuous, and a lower bound otherwise. Values that drift aren't
-    /// independent (see [`crate::Warning::Drift`]).
+    /// Both ends are measured values, equally far from the two ends of the sorted sample. Among these pairs, the
+    /// interval is the narrowest that encloses the median with a probability of at least 95 %. For independent values,
+    /// the probability is exact if the distribution is continuous, and a lower bound otherwise. Values that drift
+    /// aren't independent (see [`crate::Warning::Drift`]).
     ///
     /// To get the interval of a gain, pass the ratios of paired samples (see [`Sample::ratio_to`]).
     ///

@@ -1,4 +1,4 @@
-//! JUnit XML for CI systems.
+//! Formats measured tests as JUnit XML for CI systems.
 //!
 //! CI systems such as Jenkins and GitLab read this format and show the measured times beside each test.
 
@@ -7,7 +7,7 @@ use std::collections::HashMap;
 /// Class of all testcases. Only the test runner's own file contains the real classes.
 const CLASS: &str = "pgfresh";
 
-/// A run's tests. The outcomes that their test runner reports are unknown here.
+/// A run's tests. This crate doesn't know the outcomes that the test runner reports.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MeasuredTests {
     /// The command that ran the tests.
@@ -29,7 +29,7 @@ pub struct MeasuredTest {
     pub properties: Vec<(&'static str, String)>,
     /// Human-readable sentences about the test.
     pub notes: Vec<String>,
-    /// Reason why the test fails although its test runner may have passed it, such as an exceeded budget.
+    /// Reason why the test fails even if its test runner reports it as passed, such as an exceeded budget.
     pub failure: Option<String>,
     /// Reason why nothing was measured. A failure takes precedence.
     pub skipped: Option<String>,
@@ -37,7 +37,8 @@ pub struct MeasuredTest {
 
 /// Formats one testcase per test. For `None`, returns a document without testcases.
 ///
-/// A testcase without a failure contains no result. We only use elements on which Jenkins, GitLab and pytest agree: those from the schema of Ant's junit task, plus the `properties` that pytest writes in a testcase.
+/// A testcase without a failure doesn't contain a result. The document only uses elements that Jenkins, GitLab and
+/// pytest agree on: those from the schema of Ant's junit task, plus the `properties` that pytest writes in a testcase.
 pub(crate) fn render(tests: Option<&MeasuredTests>) -> String {
     let mut text = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n");
     if let Some(suite) = tests {
@@ -58,7 +59,7 @@ impl MeasuredTests {
         text.push_str("</testsuite>\n");
     }
 
-    /// Adds the measurements of `others` to those of the tests with the same names, and all other tests at the end.
+    /// Adds the measurements in `others` to the tests with the same names, and appends all other tests.
     pub(crate) fn merge(&mut self, others: Self) {
         let mut places: HashMap<String, usize> = HashMap::new();
         for (place, test) in self.tests.iter().enumerate() {
@@ -107,15 +108,15 @@ impl MeasuredTest {
     }
 }
 
-/// Formats seconds with six decimals and without an exponent, because XML decimals can't have one.
+/// Formats seconds with six decimals and without an exponent, because XML decimals can't have an exponent.
 fn decimal(seconds: f64) -> String {
     if seconds.is_finite() { format!("{seconds:.6}") } else { "0.000000".to_owned() }
 }
 
 /// Escapes `text` for use in an element or an attribute.
 ///
-/// Characters that XML forbids become replacement characters. Those that wouldn't survive parsing, such as a line break
-/// in an attribute, become character references.
+/// Characters that XML forbids become replacement characters. Characters that wouldn't survive parsing, such as a line
+/// break in an attribute, become character references.
 ///
 /// Source: XML 1.0, fifth edition, 2.2 and 3.3.3.
 fn escaped(text: &str) -> String {

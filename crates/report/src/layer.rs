@@ -1,4 +1,4 @@
-//! Layers of an examined system.
+//! Represents the layers of an examined system.
 //!
 //! A suite can be slow because of the disk, the file system or the settings, for example. A report describes each of
 //! these layers with a verdict and facts.
@@ -46,7 +46,7 @@ impl Layer {
         known.map(|(name, value)| (name.as_str(), value))
     }
 
-    /// Returns all known facts as one line.
+    /// Returns all known facts on a single line.
     fn list_facts(&self) -> String {
         // Use no-break spaces so that a number and its unit stay on the same line.
         let read = |value: &Cell| match value {
@@ -58,7 +58,7 @@ impl Layer {
     }
 
     /// Formats the layer for a terminal, with the name and the verdict side by side and the facts below them. Lines
-    /// have at most `width` columns, of which the name takes up `margin`.
+    /// have at most `width` columns. The name takes up `margin` of these columns.
     pub(crate) fn to_text(&self, margin: usize, width: usize) -> String {
         let lead = text::pad(&text::cut(&self.name, margin), margin, text::Alignment::Left) + "  ";
         let mut lines = text::hang(&lead, &self.verdict, width);

@@ -1,7 +1,7 @@
-//! The frame of every HTML page that pgfresh writes to a file.
+//! Provides the frame of every HTML page that pgfresh writes to a file.
 //!
-//! A page is one file that loads nothing, so it works offline. Its policy allows only its own style sheet and script.
-//! No text from a report can add another one, even if it were not escaped.
+//! A page is a single file that loads nothing, so it works offline. The page's content security policy only allows its
+//! own style sheet and script. Text from a report can't add another script, even if the text weren't escaped.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,11 +11,11 @@ use crate::text::html;
 
 /// Style sheet of the live page and of all reports.
 pub const STYLE_SHEET: &str = include_str!("style.css");
-/// Script of reports: it sorts tables and copies statements.
+/// Script for reports. Sorts tables and copies statements to the clipboard.
 const SCRIPT: &str = include_str!("page.js");
 
-/// Returns a content security policy for a page with [`STYLE_SHEET`] and without other resources. `script` is the page's
-/// script, possibly empty.
+/// Returns a content security policy for a page that only uses [`STYLE_SHEET`] and `script`.
+/// `script` is the page's script, possibly empty.
 #[must_use]
 pub fn content_policy(script: &str) -> String {
     let hash = |text: &str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)));

@@ -1,4 +1,4 @@
-//! Plots of time series.
+//! Draws plots of time series.
 //!
 //! A rate that drops halfway through a run is easy to see in a plot, but not in a table. Plots consist of characters,
 //! so they even work in a terminal or an issue.
@@ -11,15 +11,15 @@ use crate::{Quantity, Unit, text};
 
 /// Maximum width of a plot, in columns.
 const COLUMNS: usize = 60;
-/// Minimum width of a plot with labels on both sides. On a narrower terminal, labels have lines of their own.
+/// Minimum width of a plot with labels on both sides. On a narrower terminal, labels have their own lines.
 const MIN_COLUMNS: usize = 24;
 /// Height of the first time series, in lines.
 const LINES: usize = 6;
-/// Characters for bars from 0 to 8 eighths of a line high.
+/// Characters for bars with a height of 0 to 8 eighths of a line.
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// A time series, which has one value for each of its equally long steps. `None` means that nothing was measured in a
-/// step.
+/// A time series with one value for each of its equally long steps. `None` means
+/// that nothing was measured during a step.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TimeSeries {
     /// Name of the measured quantity.
@@ -32,8 +32,9 @@ pub struct TimeSeries {
 
 /// Several time series over the same steps.
 ///
-/// On a terminal, the first time series takes up several lines, and its axis starts at zero. The others take up one
-/// line each, scaled from the series' minimum to its maximum. In HTML, time series with the same unit share a picture.
+/// On a terminal, the first time series takes up several lines, and its axis starts at zero. Each of
+/// the others takes up a single line, scaled from the series' minimum to its maximum. In HTML, time
+/// series with the same unit share a picture.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Plot {
     pub(crate) title: String,
@@ -145,7 +146,8 @@ impl Plot {
     }
 }
 
-/// Draws the values as bars of several lines, above an axis. `marks` are the labels of the top and of zero.
+/// Draws the values as bars with a height of several lines, above an axis. `marks`
+/// are the labels for the top and for zero.
 fn bars(
     values: &[Option<f64>],
     top: f64,

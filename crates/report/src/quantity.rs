@@ -1,11 +1,11 @@
-//! Numbers with units and their human-readable format.
+//! Represents numbers with units, and formats them for humans.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A number's unit. Machine-readable formats always use this unit itself, whereas human-readable formats choose a
-/// suitable multiple.
+/// A number's unit. Machine-readable formats always use this unit itself, whereas
+/// human-readable formats use a suitable multiple.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -23,8 +23,8 @@ pub enum Unit {
     Celsius,
 }
 
-/// A multiple of a unit: 10 to the power of `exponent`. It is used for numbers whose own decimal exponent is at least
-/// `from`.
+/// A multiple of a unit: 10 to the power of `exponent`. Used for numbers whose
+/// own decimal exponent is at least `from`.
 struct Scale {
     from: i32,
     exponent: i32,
@@ -49,7 +49,7 @@ impl Unit {
         }
     }
 
-    /// Returns the unit's multiples, smallest first. The first one also covers all smaller numbers.
+    /// Returns the unit's multiples, smallest first. The first multiple also covers all smaller numbers.
     fn scales(self) -> &'static [Scale] {
         match self {
             Self::Seconds => {
@@ -103,7 +103,7 @@ impl Quantity {
         Self { value, unit }
     }
 
-    /// Returns the number in its human-readable form and its unit's symbol.
+    /// Returns the number in human-readable form, and the symbol of the multiple used.
     fn number_and_symbol(self) -> (String, &'static str) {
         let Self { value, unit } = self;
         let scales = unit.scales();
@@ -114,7 +114,7 @@ impl Quantity {
         if value.fract() == 0.0 && value.abs() < unit.exact_below() {
             return (value.to_string(), base);
         }
-        // Round the number before choosing the multiple, because 999.9 µs, for example, becomes 1.00 ms. Round in
+        // Round the number before selecting the multiple, because 999.9 µs, for example, becomes 1.00 ms. Round in
         // decimal, because powers of ten aren't binary fractions.
         let rounded = format!("{value:.2e}");
         let Some((mantissa, exponent)) = rounded.split_once('e') else { return (rounded, base) };

@@ -8,6 +8,7 @@
 //! round 1   C B A
 //! round 2   A B C     each contender inherits the dirty pages and the heat of a different one in turn
 //! ```
+//!
 //! The order alternates from the first round on, even without a warm-up.
 //!
 //! A canceled turn may be too short, so a round only counts if every contender finished its turn before the
@@ -101,11 +102,13 @@ impl Rounds {
         Ok(())
     }
 
-    /// Measures the contenders, and returns their times in the same order. If there is a `report`, offers `progress` an
+    /// Measures the contenders and returns their times in the same order. If there is a `report`, offers `progress` an
     /// interim report after each round.
     ///
     /// # Errors
-    /// The second value is the error of [`Rounds::run`]. The first one has the complete rounds even after an error.
+    ///
+    /// The second value is the error of [`Rounds::run`]. Even after an error, the
+    /// first value contains the complete rounds.
     pub fn time<E>(
         self,
         contenders: &mut [Contender<'_, E>],
@@ -138,7 +141,7 @@ impl Timed {
         &self.name
     }
 
-    /// Returns one sample per phase, or none before the first round is complete.
+    /// Returns one sample per phase. Empty before the first round is complete.
     #[must_use]
     pub fn phases(&self) -> &[Sample] {
         &self.phases
@@ -180,7 +183,8 @@ impl Timed {
 /// Repeats `cycle` until `span` has passed, but at least once. Returns how often it ran and the total duration.
 ///
 /// # Errors
-/// Returns the first error of `cycle`, and does not repeat it after that.
+///
+/// Returns the first error of `cycle`, without repeating `cycle` after that.
 pub fn cycles<E>(span: Duration, mut cycle: impl FnMut() -> Result<(), E>) -> Result<(u32, Duration), E> {
     let begun = Instant::now();
     let mut count = 0;

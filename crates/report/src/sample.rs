@@ -1,4 +1,4 @@
-//! Samples (series of measured values) and their basic statistics.
+//! Represents samples (series of measured values) and computes their basic statistics.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub struct Sample {
     values: Vec<f64>,
 }
 
-/// An error when adding a value to a sample or pairing two samples.
+/// An error from adding a value to a sample or pairing two samples.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SampleError {
     /// The value is infinite or not a number.

@@ -1,4 +1,4 @@
-//! Charts of time series and distributions.
+//! Draws time series and distributions as charts.
 //!
 //! Time series become lines, and distributions become histograms.
 
@@ -14,11 +14,11 @@ const OTHERS: f64 = 80.0;
 const HISTOGRAM: f64 = 56.0;
 /// Space above a panel for the label of its top line, in pixels.
 const TOP: f64 = 16.0;
-/// Maximum number of places in a plot that show their values under the mouse.
+/// Maximum number of positions in a plot that show their values under the mouse pointer.
 const PROBES: usize = 120;
 /// Maximum number of labels on a logarithmic axis.
 const DECADES: usize = 5;
-/// Classes of the style sheet for the series of a picture.
+/// Style sheet classes for the series in a picture.
 const CLASSES: [&str; 8] = ["c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8"];
 
 /// Time series that share a panel because they have the same unit, with their classes.
@@ -40,7 +40,7 @@ fn panels(plot: &Plot) -> Vec<Panel<'_>> {
 }
 
 impl Panel<'_> {
-    /// Returns the values with a line. The first panel includes zero. The other panels start near their minimum,
+    /// Returns the values that have a line. The first panel includes zero. The other panels start near their minimum,
     /// because the distance between 60 °C and 0 °C, for example, is meaningless.
     fn ticks(&self, first: bool) -> Vec<f64> {
         let ranges = self.series.iter().filter_map(|(_, series)| series.range());
@@ -76,7 +76,7 @@ impl Panel<'_> {
         chart::legend(names) + &chart.finish(&label.join(", "))
     }
 
-    /// Returns invisible rectangles whose titles have the values.
+    /// Returns invisible rectangles whose titles contain the values.
     fn probes(&self, end: Quantity, height: f64) -> String {
         let count = self.series.iter().map(|(_, series)| series.values.len()).max().unwrap_or(0);
         let steps = chart::thin_out((0..count).collect(), PROBES);
@@ -176,8 +176,8 @@ impl Distribution {
     }
 }
 
-/// Returns the values with a label on a logarithmic axis, with their places: powers of ten if there are several, or
-/// else the axis's ends.
+/// Returns the values that have a label on a logarithmic axis, each with its position. The labels are powers of ten if
+/// there are several. Otherwise, they are the axis's ends.
 fn decades(axis: &Axis) -> Vec<(f64, Quantity)> {
     let (low, high) = axis.ends();
     #[expect(clippy::cast_possible_truncation, reason = "a float's exponent is at most 308")]

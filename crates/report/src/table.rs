@@ -1,4 +1,4 @@
-//! Tables of texts and quantities in several formats.
+//! Formats tables of texts and quantities in several formats.
 
 use std::fmt;
 
@@ -33,7 +33,7 @@ impl Column {
 pub enum Cell {
     /// A text. Any text is fine, because each format escapes it and replaces control characters.
     Text(String),
-    /// An SQL statement. It is a text that HTML pages fold and let readers copy.
+    /// An SQL statement. HTML pages fold the statement and let readers copy it.
     Statement(String),
     /// A number with a unit.
     Quantity(Quantity),
@@ -131,12 +131,12 @@ impl Table {
         Self::new(title, std::iter::once(Column::left(words)).chain(numbers.into_iter().map(Column::right)))
     }
 
-    /// Sets the sentence below the title. A table without rows then consists of it, and has no header.
+    /// Sets the sentence below the title. A table without rows then consists of this sentence and has no header.
     pub fn set_remark(&mut self, remark: impl Into<String>) {
         self.remark = Some(remark.into());
     }
 
-    /// Returns true if only the remark is to be shown.
+    /// Returns true if the table only shows the remark.
     pub(crate) fn is_remark(&self) -> bool {
         self.rows.is_empty() && self.remark.is_some()
     }

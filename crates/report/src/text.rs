@@ -1,4 +1,4 @@
-//! Text layout for terminals and escaping for Markdown, HTML and CSV.
+//! Lays out text for terminals and escapes it for Markdown, HTML and CSV.
 
 /// A column's alignment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -7,8 +7,8 @@ pub(crate) enum Alignment {
     Right,
 }
 
-/// Code points that take up no column: combining marks, joiners, directional marks and variation selectors. Those in
-/// [`DIRECTIONS`] take up one, because [`plain`] replaces them.
+/// Code points that don't take up a column: combining marks, joiners, directional marks and variation selectors. Code
+/// points in [`DIRECTIONS`] take up one column, because [`plain`] replaces them.
 const ZERO_WIDTH: [(char, char); 11] = [
     ('\u{0300}', '\u{036f}'),
     ('\u{0483}', '\u{0489}'),
@@ -71,7 +71,7 @@ pub(crate) const NO_BREAK: &str = "\u{a0}";
 
 /// Splits `text` into lines of at most `columns` columns, between words where possible. Returns at least one line.
 pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
-    // A character can take up two columns.
+    // A character can take up two columns, so use at least two.
     let columns = columns.max(2);
     let (mut lines, mut line) = (Vec::new(), String::new());
     for mut word in plain(text).split(' ').filter(|word| !word.is_empty()) {
@@ -95,7 +95,7 @@ pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines.iter().map(|line| line.replace(NO_BREAK, " ")).collect()
 }
 
-/// Returns how many bytes of `text` fit into `columns` columns, or `None` if all of it does.
+/// Returns how many bytes of `text` fit into `columns` columns, or `None` if the whole text fits.
 fn end_of(text: &str, columns: usize) -> Option<usize> {
     let mut taken = 0;
     let (end, _) = text.char_indices().find(|(at, _)| {
@@ -128,14 +128,15 @@ pub fn hang(lead: &str, text: &str, columns: usize) -> String {
     lines.collect()
 }
 
-/// Replaces control characters with spaces, and those that change the writing direction with U+FFFD. The result is a single
-/// line that can't affect the terminal, nor the text around it.
+/// Replaces control characters with spaces, and characters that change the writing direction with U+FFFD. The result
+/// is a single line that can't affect the terminal or the surrounding text.
 pub(crate) fn plain(text: &str) -> String {
     text.replace(|c: char| c.is_control() || "\u{2028}\u{2029}".contains(c), " ")
         .replace(DIRECTIONS, "\u{fffd}")
 }
 
-/// Embeddings, overrides and isolates, whose effect lasts beyond their cell. Source: Unicode Standard Annex 9, 2.
+/// Embeddings, overrides and isolates. Their effect on the writing direction would extend beyond their
+/// cell. Source: Unicode Standard Annex 9, 2.
 const DIRECTIONS: [char; 9] = [
     '\u{202a}', '\u{202b}', '\u{202c}', '\u{202d}', '\u{202e}', '\u{2066}', '\u{2067}', '\u{2068}',
     '\u{2069}',

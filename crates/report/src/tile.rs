@@ -1,10 +1,10 @@
-//! Tiles: the few numbers that sum up a report, at the top of its page.
+//! Represents tiles: the key figures that summarize a report, at the top of its page.
 
 use crate::text::html;
 use crate::{Cell, Quantity};
 
-/// A number with a label and a remark, as on the live page. Only HTML pages show tiles, because a report's layers have
-/// the same numbers.
+/// A number with a label and a remark, as on the live page. Only HTML pages show tiles, because a
+/// report's layers contain the same numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tile {
     label: String,
@@ -13,7 +13,7 @@ pub struct Tile {
 }
 
 impl Tile {
-    /// Creates a tile. `note` says in a few words what the number means.
+    /// Creates a tile. `note` explains in a few words what the number means.
     #[must_use]
     pub fn new(
         label: impl Into<String>,

@@ -1,7 +1,7 @@
-//! Warnings about samples that shouldn't be trusted.
+//! Warns about samples that shouldn't be trusted.
 //!
-//! A median is only meaningful if nothing disturbed the measurement and the system was in a steady state. These
-//! warnings point out outliers and drift.
+//! A median is only meaningful if nothing disturbed the measurement and the system was in a steady state.
+//! The warnings point out outliers and drift.
 
 use std::f64::consts::FRAC_PI_2;
 use std::fmt;
@@ -9,13 +9,14 @@ use std::fmt;
 use crate::sample::{as_f64, median_of_sorted, sorted};
 use crate::{Quantity, Sample, binomial};
 
-/// Modified Z-score beyond which a value is an outlier.
+/// Modified Z-score of a value that just doesn't count as an outlier.
 const OUTLYING: f64 = 3.5;
 
 /// Minimum number of values for the modified Z-score. Its authors didn't test smaller samples.
 const FEWEST_FOR_OUTLIERS: usize = 10;
 
-/// Rate of false drift warnings. A report contains many samples, so the usual 5 % would produce too many of them.
+/// Rate of false drift warnings. A report contains many samples, so the usual 5
+/// % would produce too many false warnings.
 const FALSE_ALARMS: f64 = 0.01;
 
 /// Minimum drift worth a warning, as a fraction of the median. In large samples, the test is so sensitive that even a
@@ -74,8 +75,8 @@ pub enum Warning {
 }
 
 impl Warning {
-    /// Returns all warnings about `sample`. Small samples get none, since a missing or wide interval already shows
-    /// their uncertainty.
+    /// Returns all warnings about `sample`. Small samples don't get warnings, because a missing or wide interval
+    /// already shows their uncertainty.
     #[must_use]
     pub fn of(sample: &Sample) -> Vec<Self> {
         [outliers(sample), drift(sample)].into_iter().flatten().collect()
@@ -144,8 +145,8 @@ mod tests {
     use super::*;
     use crate::sample::tests::{finite, sample};
 
-    /// Yields `n` values near 1 without trends or outliers. They are based on multiples of the golden ratio, which
-    /// spread evenly over 0 to 1.
+    /// Yields `n` values near 1 without trends or outliers. The values are based on multiples of the golden ratio,
+    /// which spread evenly over 0 to 1.
     fn steady(n: usize) -> impl Iterator<Item = f64> {
         (0..n).map(|i| 1.0 + 0.1 * (as_f64(i) * 0.618_034).fract())
     }
@@ -233,7 +234,7 @@ mod tests {
 
         #[test]
         fn warnings_do_not_depend_on_scale(values in prop::collection::vec(0.5..9.0, 0..60), power in -20..20) {
-            // Scale by powers of two, which needs no rounding.
+            // Scale by powers of two, because this doesn't require rounding.
             let scaled: Vec<f64> = values.iter().map(|value| value * f64::from(power).exp2()).collect();
             prop_assert_eq!(texts(values).len(), texts(scaled).len());
         }

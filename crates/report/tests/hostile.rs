@@ -1,4 +1,5 @@
-//! Reports with arbitrary names, statements and values: pages stay well-formed, and lines fit the terminal.
+//! Tests reports with arbitrary names, statements and values: pages must stay
+//! well-formed, and lines must fit the terminal.
 
 use proptest::prelude::*;
 use report::{
@@ -6,7 +7,7 @@ use report::{
     Tile, TimeSeries, Unit, display_width,
 };
 
-/// Returns a report that has these texts and numbers in all of its parts.
+/// Returns a report that contains these texts and numbers in all of its parts.
 fn report(texts: &[String], numbers: &[f64]) -> Report {
     let text = |index: usize| texts[index % texts.len()].clone();
     let number = |index: usize| numbers[index % numbers.len()];
@@ -40,8 +41,8 @@ fn report(texts: &[String], numbers: &[f64]) -> Report {
     report
 }
 
-/// Returns the elements of a page in order, each with the names of its attributes. Styles and
-/// scripts have their length.
+/// Returns a page's elements in order, each with the names of its attributes. For
+/// styles and scripts, also returns their length.
 fn skeleton(page: &str) -> Vec<String> {
     let (mut found, mut rest) = (Vec::new(), page);
     while let Some((_, tag)) = rest.split_once('<') {
@@ -63,7 +64,7 @@ fn skeleton(page: &str) -> Vec<String> {
             name += &content.len().to_string();
             rest = &rest[content.len()..];
         }
-        // Only the length of a text decides whether a statement is folded, and which class its cell has.
+        // The length of a text alone determines whether a statement is folded, and which class its cell has.
         if !["details", "/details", "summary", "/summary"].contains(&name.as_str()) {
             found.push(name.replace("td class= ", "td "));
         }
@@ -71,7 +72,7 @@ fn skeleton(page: &str) -> Vec<String> {
     found
 }
 
-/// Returns texts that look like markup, terminal sequences, or very long words, and any others.
+/// Generates arbitrary texts, and texts that look like markup, terminal sequences or very long words.
 fn hostile() -> impl Strategy<Value = String> {
     let planted = [
         "</script><script>alert(1)</script>",

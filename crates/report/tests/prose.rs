@@ -1,22 +1,23 @@
-//! Plain English: words that the documentation, the help, errors and comments do without, and what to write instead.
-//! `make lint` runs this, so it is in a crate that compiles in seconds.
+//! Checks for plain English: lists words to avoid in documentation, help, errors and comments, with advice on what to
+//! write instead. `make lint` runs this test, so it is in a crate that compiles in seconds.
 
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Texts that a rule applies to.
+/// The texts that a rule applies to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scope {
-    /// Documentation, and the comments and string literals of the sources, such as help and errors.
+    /// Documentation, and the sources' comments and string literals, such as help and error texts.
     Everywhere,
-    /// Documentation for users. The words can be right in a comment.
+    /// User documentation only. The words can be right in a comment.
     Documentation,
 }
 
 use Scope::{Documentation, Everywhere};
 
-/// Scope, phrases and advice. A phrase is words and punctuation in lower case; the words behind `!` may follow it.
+/// Scope, phrases and advice. A phrase consists of words and punctuation in lower case. Words after `!`
+/// are exceptions that may follow the phrase.
 struct Rule(Scope, &'static [&'static str], &'static str);
 
 const RULES: &[Rule] = &[
@@ -158,7 +159,7 @@ fn pages(root: &Path) -> Vec<PathBuf> {
     pages
 }
 
-/// Returns all files below `folder` with this extension, in a fixed order.
+/// Returns all files with this extension in `folder` and its subfolders, in a fixed order.
 fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder of the project") {
@@ -173,7 +174,7 @@ fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Word or sign, and its line.
+/// A word or punctuation mark, with its line.
 type Token = (String, usize);
 
 fn tokens(text: &str) -> Vec<Token> {
@@ -201,7 +202,7 @@ fn check(path: &Path, tokens: &[Token], scopes: &[Scope], found: &mut String) {
     for (at, (first, _)) in tokens.iter().enumerate() {
         for (phrase, instead) in phrases.get(first.as_str()).into_iter().flatten() {
             if phrase.is_at(&tokens[at..]) {
-                // The line is that of the word, not of the full stop before it.
+                // Report the word's line, not the line of the full stop before it.
                 let line = tokens[at + usize::from(matches!(first.as_str(), "." | ","))].1;
                 let said = phrase.words.join(" ");
                 found.push_str(&format!("{}:{line}: {said:?}; say: {instead}\n", path.display()));
@@ -229,7 +230,7 @@ impl Phrase {
     }
 }
 
-/// Returns the phrases of these scopes, by their first word.
+/// Returns the phrases with these scopes, keyed by their first word.
 fn phrases(scopes: &[Scope]) -> HashMap<&'static str, Vec<(Phrase, &'static str)>> {
     let mut by_first: HashMap<_, Vec<_>> = HashMap::new();
     for Rule(_, phrases, instead) in RULES.iter().filter(|rule| scopes.contains(&rule.0)) {
@@ -240,14 +241,15 @@ fn phrases(scopes: &[Scope]) -> HashMap<&'static str, Vec<(Phrase, &'static str)
     by_first
 }
 
-/// Returns the text up to the end of the newest version's section. Nothing before it is cut, so that line numbers stay right.
+/// Returns the text up to the end of the newest version's section. Keeps everything
+/// before it, so that line numbers stay right.
 fn newest_section(text: &str) -> &str {
     let from = text.find("\n## ").map_or(0, |at| at + 1);
     let to = text[from..].find("\n## ").map_or(text.len(), |at| from + at);
     &text[..to]
 }
 
-/// Returns Markdown without code and targets of links. Blanks replace these, so that line numbers stay right.
+/// Returns Markdown without code and link targets. Spaces replace these, so that line numbers stay right.
 fn markdown(text: &str) -> String {
     let mut fenced = false;
     let mut out = String::new();
@@ -262,7 +264,8 @@ fn markdown(text: &str) -> String {
     without(&without(&out, '`', '`'), '(', ')')
 }
 
-/// Replaces the text between `open` and `close` within a paragraph. Between brackets, replaces only a link's target behind a `]`.
+/// Replaces the text between `open` and `close` within a paragraph. For brackets,
+/// only replaces a link target after a `]`.
 fn without(text: &str, open: char, close: char) -> String {
     let mut out = String::new();
     let mut inside = false;
@@ -270,7 +273,8 @@ fn without(text: &str, open: char, close: char) -> String {
     let mut signs = text.chars().peekable();
     while let Some(sign) = signs.next() {
         if inside {
-            // The end of a paragraph also ends it, so that a single sign does not hide the rest of a page.
+            // The end of a paragraph also ends the replaced text, so that a single unmatched
+            // character doesn't hide the rest of a page.
             inside = sign != close && !(sign == '\n' && signs.peek() == Some(&'\n'));
             out.push(if sign == '\n' { '\n' } else { '_' });
         } else if sign == open && (open == close || before == ']') {
@@ -284,8 +288,8 @@ fn without(text: &str, open: char, close: char) -> String {
     out
 }
 
-/// Returns comments and string literals of a Rust source, without code in backticks. Blanks replace the rest. A literal without a
-/// space is a name, and no prose.
+/// Returns a Rust source's comments and string literals, without code in backticks. Spaces replace everything else. A
+/// literal without a space is a name, so it doesn't count as prose.
 fn prose(source: &str) -> String {
     let mut out = String::new();
     let mut rest = source;
@@ -295,7 +299,7 @@ fn prose(source: &str) -> String {
         for sign in now.chars() {
             out.push(if sign == '\n' || text { sign } else { ' ' });
         }
-        // No phrase spans two pieces, except for the lines of one comment.
+        // A phrase can't span two pieces, except for consecutive lines of the same comment.
         if text && !now.starts_with("//") {
             out.push('"');
         }
@@ -305,7 +309,7 @@ fn prose(source: &str) -> String {
     without(&out, '`', '`')
 }
 
-/// Returns the length of the first piece of the source, and whether that is prose.
+/// Returns the length of the source's first piece, and whether that piece is prose.
 fn piece(rest: &str) -> (usize, bool) {
     let end =
         |from: usize, what: &str| rest[from..].find(what).map_or(rest.len(), |at| from + at + what.len());
@@ -337,7 +341,7 @@ fn piece(rest: &str) -> (usize, bool) {
             return (quote.len(), false);
         }
     }
-    // A name is one piece, so that the `r` at its end begins no literal.
+    // A name is a single piece, so that an `r` at its end doesn't begin a literal.
     let name = rest.find(|sign: char| !sign.is_alphanumeric() && sign != '_').unwrap_or(rest.len());
     (name.max(rest.chars().next().map_or(1, char::len_utf8)), false)
 }

@@ -14,7 +14,7 @@ use crate::client::Client;
 
 pub(super) const COPY_OUT: &str = "COPY out";
 pub(super) const COPY_IN: &str = "COPY in";
-/// Size of the rows in a single write, in bytes. Below, the number of writes.
+/// Size of the rows in a single write, in bytes. The benchmark performs [`WRITES`] such writes.
 const BYTES_PER_WRITE: usize = 1 << 20;
 const WRITES: usize = 200;
 /// Size of a COPY message in bytes, as sent by psql.

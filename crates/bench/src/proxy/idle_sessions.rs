@@ -17,7 +17,7 @@ const SECONDS: u32 = 10;
 
 /// The costs of the idle sessions.
 pub(super) struct IdleSessionCosts {
-    /// This process's memory per idle session, in bytes. Includes the client's end of the session, which is small.
+    /// Memory per idle session in this process, in bytes. Includes the client's end of the session, which is small.
     /// `None` if the system doesn't provide the value.
     pub(super) memory: Option<f64>,
     /// Mean time between two transactions of the busy sessions, without and with idle sessions.

@@ -39,7 +39,7 @@ pub(crate) fn execute(context: &Context, arguments: &Diff) -> Result<ExitCode, F
     Ok(ExitCode::SUCCESS)
 }
 
-/// Finds the server that has a leased or kept database named `wanted`. If there is none, looks for the kept database
+/// Finds the server that has a leased or kept database named `wanted`. Otherwise looks for the kept database
 /// of a failed test with that name.
 fn find(context: &Context, wanted: &str) -> Result<(Control, String), Failure> {
     let controls = if let Some(control) = Control::of_this_run()? {

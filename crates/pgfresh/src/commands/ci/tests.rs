@@ -36,7 +36,7 @@ fn ci_file_fills_all_placeholders_for_every_project() {
     }
 }
 
-/// A remote of each kind. `None` means that there is no remote.
+/// A remote of each kind. `None` stands for a project without a remote.
 const REMOTES: [Option<&str>; 7] = [
     None,
     Some("s3://bucket/prefix"),

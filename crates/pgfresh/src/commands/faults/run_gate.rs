@@ -19,7 +19,7 @@ pub(super) struct RunGate<'a> {
     failure: Mutex<Option<Failure>>,
 }
 
-/// Reason why no more runs can begin.
+/// Reason why further runs can't begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Closed {
     Interrupted,
@@ -34,12 +34,12 @@ impl<'a> RunGate<'a> {
         Self { begun: Instant::now(), budget, interrupted, failure: Mutex::default() }
     }
 
-    /// Returns why no more runs can begin, or `None` if they can.
+    /// Returns why further runs can't begin, or `None` if they can.
     pub(super) fn closed(&self) -> Option<Closed> {
         self.closed_after(self.budget, Closed::Spent)
     }
 
-    /// Returns why no more tests can be recorded, or `None` if they can.
+    /// Returns why further tests can't be recorded, or `None` if they can.
     pub(super) fn closed_for_tests(&self) -> Option<Closed> {
         self.closed_after(self.budget / 2, Closed::HalfSpent)
     }

@@ -29,7 +29,7 @@ const TREE: &str = "tree";
 /// Options that keep git from running the user's hooks and other programs.
 const QUIETLY: [&str; 4] = ["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"];
 
-/// A checkout. It is removed when this value is dropped, and also if pgfresh is killed.
+/// A temporary checkout, which is removed when this value is dropped, and also if pgfresh is killed.
 #[derive(Debug)]
 pub(super) struct Checkout {
     guard: Guard,
