@@ -12,7 +12,7 @@ pub(crate) fn describe(report: &mut Report, provisioner: &Provisioner, place: &s
     report.add_environment("servers run as", account);
 }
 
-/// Adds the processor, the memory, the kernel and the load to the report.
+/// Adds the CPU, the memory, the kernel and the load to the report.
 pub(crate) fn machine(report: &mut Report, load: &str) {
     let cores = std::thread::available_parallelism().map_or_else(|_| "unknown".into(), |n| n.to_string());
     report.add_environment("processor", format!("{cores} cores, {}", or_unknown(sys::processor())));

@@ -1,7 +1,7 @@
 //! Implements the floor for every start: the minimum work that any program has to do.
 //!
-//! The floor copies all bytes with all CPUs, then boots the server. It doesn't look anything up, has no guard and
-//! performs no checks. Unlike pgfresh, it doesn't boot the server during the copy.
+//! The floor copies all bytes with all CPUs, then boots the server. It doesn't look anything up, doesn't have a guard
+//! and doesn't check anything. Unlike pgfresh, it doesn't boot the server during the copy.
 
 use std::fs::{self, File};
 use std::io;

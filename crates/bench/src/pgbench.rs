@@ -89,7 +89,7 @@ impl Pgbench {
     }
 }
 
-/// Parses the rate in transactions per second. Before version 14, pgbench prints two rates, the first of which includes
+/// Parses the rate in transactions per second. Before version 14, pgbench prints two rates, and the first rate includes
 /// the time for connecting.
 fn parse_rate(output: &str) -> Option<f64> {
     let mut rates = output.lines().filter_map(|line| line.strip_prefix("tps = "));

@@ -182,7 +182,7 @@ pub(crate) struct Catalog {
     /// True if the catalog's rows have an oid that other rows refer to.
     pub(crate) has_oid: bool,
     pub(crate) columns: Vec<CatalogColumn>,
-    /// Names of all columns of type `oid`, including those that a comparison skips.
+    /// Names of all columns of type `oid`, including columns that a comparison skips.
     oids: Vec<String>,
 }
 

@@ -72,11 +72,11 @@ pub(crate) enum FlushDurability {
     /// A host, a cloud or a server determines the durability. The string
     /// contains the name of that host, cloud or server.
     HostDecides(String),
-    /// The cache is volatile, but an administrator told the kernel not to flush it.
+    /// The cache is volatile, but an administrator configured the kernel not to flush it.
     FlushesDisabled,
     /// The drive has power-loss protection, according to its manufacturer.
     Protected,
-    /// The drive reports that it has no volatile cache.
+    /// The drive reports that it doesn't have a volatile cache.
     WriteThrough,
     /// The drive has a volatile cache. Each flush empties this cache.
     Volatile,

@@ -5,7 +5,7 @@ use std::fs;
 use report::Report;
 use sys::Roots;
 
-/// Adds the processor, the kernel and the load to the report.
+/// Adds the CPU, the kernel and the load to the report.
 pub(crate) fn describe(report: &mut Report, roots: &Roots) {
     let read = |file: &str| fs::read_to_string(roots.procfs.join(file)).unwrap_or_default();
     let text = read("cpuinfo");

@@ -17,7 +17,7 @@ const MAX_NEGLIGIBLE_GAIN: f64 = 1.3;
 pub(crate) enum Proof {
     /// There is a gain: the whole interval is above 1.
     Gain(Factor),
-    /// There is no worthwhile gain: the whole interval is below [`MAX_NEGLIGIBLE_GAIN`].
+    /// There isn't a worthwhile gain: the whole interval is below [`MAX_NEGLIGIBLE_GAIN`].
     NoGain(Factor),
     /// The measurements prove neither of the two, for this reason.
     Unknown(Factor, String),

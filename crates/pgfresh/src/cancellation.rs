@@ -18,7 +18,7 @@ pub(crate) fn heeded(signals: &[i32]) -> impl Iterator<Item = i32> + Clone {
     signals.iter().copied().filter(|&signal| !sys::is_ignored(signal))
 }
 
-/// Describes why pgfresh cannot handle signals.
+/// Describes why pgfresh can't handle signals.
 pub(crate) fn cannot_listen(error: &io::Error) -> Failure {
     Failure::new(format!("could not listen for signals: {error}"))
 }
@@ -63,7 +63,7 @@ pub(crate) fn cancellable<T, E: Into<Failure>>(
     result.map_err(Into::into)
 }
 
-/// Registers three handlers in the order in which they must run. On the first signal, the flag is still false, so the
+/// Registers three handlers in the order they must run in. On the first signal, the flag is still false, so the
 /// first handler lets the process continue, the second records the signal, and the third sets the flag. On the second
 /// signal, the flag is true, so the first handler kills the process.
 fn register(signal: i32, cancelled: &Arc<AtomicBool>, received: &Arc<AtomicUsize>) -> io::Result<()> {

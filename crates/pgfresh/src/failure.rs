@@ -35,7 +35,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Creates a failure with a message, which is one line, starts in lower case and has no final period.
+    /// Creates a failure with a message, which is one line, starts in lower case and doesn't end with a period.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), detail: None, hint: None, exit_code: None, code: None, remedy: None }
     }

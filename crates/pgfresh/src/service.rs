@@ -297,7 +297,7 @@ impl Service {
         self.access().address_of(database)
     }
 
-    /// Returns the address for programs on this machine, even if other clients use a different one.
+    /// Returns the address for programs on this machine, even if other clients use a different address.
     pub(crate) fn local_address(&self) -> Address {
         self.access().local_address_of("")
     }

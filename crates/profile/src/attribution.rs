@@ -282,7 +282,7 @@ pub(crate) mod tests {
     use super::*;
     use pgwire::NormalizedStatement;
 
-    /// Returns a recording in which each sample represents 10 ms.
+    /// Returns a recording whose samples each represent 10 ms.
     ///
     /// Each sample lists its non-idle sessions in the form `SESSION:SQL:WAIT`, where WAIT is `cpu`, `sync`,
     /// `checkpoint`, `lock` or `open` (idle in a transaction). Consecutive samples of the same statement belong to a

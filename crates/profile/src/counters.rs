@@ -93,7 +93,7 @@ impl Counters {
     }
 
     /// Returns the increase since `before`. A counter can only decrease if another session reset the statistics or
-    /// dropped a database. Such a counter becomes `None`.
+    /// dropped a database. That counter becomes `None`.
     pub(crate) fn since(self, before: Self) -> Self {
         self.combine(before, |now, before| Some(now - before).filter(|added| *added >= 0.0))
     }

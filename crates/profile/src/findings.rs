@@ -341,7 +341,7 @@ pub(crate) mod tests {
         let findings = found(&serial, &Circumstances::default());
         assert_eq!(findings[0].name, "The server waits for the disk");
         assert!((after(&findings[0]) - remaining(1.0, 0.5, 0.0)).abs() < 1e-9, "{findings:?}");
-        // Two sessions are at work, one of which waits half of the time. Without this wait, the suite
+        // Two sessions are at work, and one of them waits half of the time. Without this wait, the suite
         // would finish a quarter of the time sooner.
         let parallel = recording(&samples(
             &["a:COMMIT:sync", "b:SELECT 1:cpu"],

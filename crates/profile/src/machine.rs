@@ -81,7 +81,7 @@ impl ProcfsSampler {
     }
 
     /// Returns true if the process is waiting for a disk although the server reports no wait event. Such waits happen
-    /// inside system calls that have no wait event, for example when the server removes a file. Source: proc(5),
+    /// inside system calls without a wait event, for example when the server removes a file. Source: proc(5),
     /// `/proc/PID/stat`, state `D`.
     pub(crate) fn waits_for_disk(&self, pid: i32) -> bool {
         self.read(pid, "stat").is_some_and(|stat| {

@@ -123,8 +123,8 @@ struct Sampler {
     /// True if the server runs with `fsync=on`.
     flushes: bool,
     before: Counters,
-    /// Counts for each statement, or the reason why the server doesn't have them. `None` for a server of pgfresh's,
-    /// which doesn't need these counts.
+    /// Counts for each statement, or the reason why the server doesn't have them. `None` for pgfresh's own
+    /// servers, which don't need these counts.
     counts: Option<Result<Counts, CountsError>>,
     observer: Option<ProcfsSampler>,
     feed: Option<Feed>,

@@ -28,7 +28,7 @@ const MAINTENANCE: &str = "postgres";
 /// Record of a test's activity in its database.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct TestRecord {
-    /// The test's name as reported by the test runner. Without such a name, the name of the test's database.
+    /// The test's name as reported by the test runner. Without a reported name, the name of the test's database.
     pub(crate) name: String,
     /// True if the record belongs to exactly one test.
     pub(crate) is_test: bool,

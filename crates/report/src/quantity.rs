@@ -74,7 +74,7 @@ impl Unit {
         }
     }
 
-    /// Returns the limit below which whole numbers have no decimals, as in "5 B" rather than "5.00 B".
+    /// Returns the upper limit for whole numbers without decimals, as in "5 B" rather than "5.00 B".
     fn exact_below(self) -> f64 {
         match self {
             Self::Bytes => 1e3,

@@ -59,7 +59,7 @@ impl Rounds {
         length / turns.max(1)
     }
 
-    /// Yields the contenders' indexes in the order in which they run in `round`.
+    /// Yields the contenders' indexes in the order they run in during `round`.
     pub fn order(round: u32, contenders: usize) -> impl Iterator<Item = usize> {
         let backwards = round % 2 == 1;
         (0..contenders).map(move |turn| if backwards { contenders - 1 - turn } else { turn })

@@ -187,8 +187,8 @@ impl Table {
         value
     }
 
-    /// Yields the table's title, the row (counted from 1), the column's title, the value and the unit for each cell. The
-    /// remark comes first, in row 0.
+    /// Yields the table's title, the row (counted from 1), the column's title, the value and the unit for each cell.
+    /// The remark comes first, in row 0.
     pub(crate) fn cells(&self) -> impl Iterator<Item = [String; 5]> {
         let remark =
             self.remark.iter().map(|remark| [&*self.title, "0", "remark", remark, ""].map(str::to_owned));

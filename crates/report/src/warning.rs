@@ -9,14 +9,14 @@ use std::fmt;
 use crate::sample::{as_f64, median_of_sorted, sorted};
 use crate::{Quantity, Sample, binomial};
 
-/// Modified Z-score of a value that just doesn't count as an outlier.
+/// Maximum modified Z-score of a value that isn't an outlier.
 const OUTLYING: f64 = 3.5;
 
 /// Minimum number of values for the modified Z-score. Its authors didn't test smaller samples.
 const FEWEST_FOR_OUTLIERS: usize = 10;
 
-/// Rate of false drift warnings. A report contains many samples, so the usual 5
-/// % would produce too many false warnings.
+/// Rate of false drift warnings. A report contains many samples, so the usual 5 %
+/// would produce too many false warnings.
 const FALSE_ALARMS: f64 = 0.01;
 
 /// Minimum drift worth a warning, as a fraction of the median. In large samples, the test is so sensitive that even a

@@ -33,7 +33,7 @@ const READY_TIMEOUT: Duration = Duration::from_mins(1);
 /// Space for the template's cache, in bytes.
 const CACHE_SPACE: u64 = 200 << 20;
 
-/// A pattern in which test suites request their first databases.
+/// A pattern that test suites follow when they request their first databases.
 #[derive(Debug, Clone, Copy)]
 struct RequestPattern {
     name: &'static str,

@@ -1,4 +1,4 @@
-//! Manages a background server's slot, a directory in the cache through which clients find the server. The slot records
+//! Manages a background server's slot: a directory in the cache where clients find the server. The slot records
 //! whether the server is running, where it listens, and which process may start it.
 //!
 //! ```text

@@ -99,8 +99,8 @@ fn is_blank(value: &DeValue<'_>) -> bool {
     }
 }
 
-/// Resolves a template's specification, including those of the templates it extends. `path` contains the names of the
-/// templates that were followed to get here.
+/// Resolves a template's specification, including the specifications of the templates it extends. `path` contains the
+/// names of the templates that were followed to get here.
 fn resolve<'r>(
     file: &File<'_>,
     all: &'r [ReadTemplate],

@@ -86,7 +86,7 @@ fn download(name: &str) -> [String; 2] {
 }
 
 /// Returns the release file with the client for the project's language, and the command that installs the client.
-/// Returns `None` if no release file contains such a client.
+/// Returns `None` if no release file contains a client for this language.
 fn client(project: &Project) -> Option<(&'static str, String)> {
     let language = project.image.split(':').next();
     match language {

@@ -357,7 +357,7 @@ fn no_names(run: &CommandRun) -> Failure {
     ))
 }
 
-/// Builds the error for a run that has no database where faults could be injected.
+/// Builds the error for a run without a database where faults could be injected.
 fn no_lease(run: &CommandRun) -> Failure {
     let names: Vec<_> =
         run.unleased.created.iter().chain(&run.unleased.always_there).map(String::as_str).collect();

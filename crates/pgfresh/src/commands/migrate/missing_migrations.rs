@@ -17,7 +17,7 @@ use crate::progress::some_of;
 pub(super) struct MissingMigration {
     /// Path of the file in the older revision, relative to the template's folder.
     path: String,
-    /// Path of the working tree's file with the same contents. `None` if there is no such file.
+    /// Path of the working tree's file with the same contents. `None` if no file has them.
     pub(super) renamed_to: Option<String>,
 }
 

@@ -81,7 +81,7 @@ impl Revision {
     }
 }
 
-/// Returns the commit that `name` refers to, or `None` if there is no such revision.
+/// Returns the commit that `name` refers to, or `None` if the revision doesn't exist.
 fn commit_of(repository: &Repository, name: &str) -> Result<Option<String>, Failure> {
     repository.ask(["rev-parse", "--verify", "--quiet", "--end-of-options", &format!("{name}^{{commit}}")])
 }

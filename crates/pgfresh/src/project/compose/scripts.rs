@@ -24,7 +24,7 @@ pub(crate) enum ScriptKind {
     Packed(&'static str),
 }
 
-/// Returns the scripts in the order in which the image runs them. Adds a note for each missing script.
+/// Returns the scripts in the order the image runs them in. Adds a note for each missing script.
 pub(super) fn collect(service: &Service, project: &Path, notes: &mut Vec<String>) -> Vec<InitScript> {
     let mut found: Vec<(String, InitScript)> = Vec::new();
     for (source, target) in service.mounts.iter().filter(|(_, target)| is_script_target(target)) {
