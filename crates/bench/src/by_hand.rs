@@ -100,7 +100,7 @@ pub(crate) fn wait_until_ready(postmaster: &mut Child, run: &RunDirectory) -> Re
 pub(crate) struct ProgramOptions {
     /// Options for initdb, in addition to those for the directory and the superuser.
     pub(crate) initdb: &'static [&'static str],
-    /// Options for postgres, in addition to the one for the private socket.
+    /// Options for postgres, in addition to the option for the private socket.
     pub(crate) postgres: &'static str,
 }
 

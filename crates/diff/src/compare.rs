@@ -51,7 +51,6 @@ struct Candidate<'a> {
 /// [`admin_params`](server::admin_params).
 ///
 /// # Errors
-///
 /// Returns an error if a session ends, if the encodings differ, or if neither side has the table in `limits`. A table
 /// that can't be read doesn't cause an error, but is listed in `not_compared`.
 pub fn compare(

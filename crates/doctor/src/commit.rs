@@ -161,8 +161,8 @@ impl Commits {
         Factor::of(&ratios.ok()?)
     }
 
-    /// Returns how much longer a commit takes with a flush than without one, in seconds. This is the difference between
-    /// two medians. Returns `None` if either is missing.
+    /// Returns how much longer a commit takes with a flush than without a flush, in seconds. This is the difference
+    /// between two medians. Returns `None` if either is missing.
     pub(crate) fn flush_cost(&self) -> Option<f64> {
         Some(self.time(CommitKind::Durable)?.value - self.time(CommitKind::Fast)?.value)
     }

@@ -21,7 +21,7 @@ const METHOD_DURATION: Duration = Duration::from_secs(1);
 /// Published rates in operations per second, in the order of all methods. 0 means that the author didn't publish a
 /// rate.
 ///
-/// The first rates are for a consumer drive (Samsung 990 Pro, xfs). The second ones are for a drive with power-loss
+/// The first rates are for a consumer drive (Samsung 990 Pro, xfs). The second rates are for a drive with power-loss
 /// protection (`Micron 7400`, LVM), where the test ended at 2 kB. Source: "Using Postgres `pg_test_fsync` tool for
 /// testing low latency writes" (2025-05-27).
 #[rustfmt::skip]

@@ -65,7 +65,7 @@ impl FilesystemInfo {
     }
 }
 
-/// Returns true if reports should hide the option. An overlay's directories are long and tell the reader nothing.
+/// Returns true if reports should hide the option. An overlay's directories are long and don't help the reader.
 fn is_hidden_option(option: &str) -> bool {
     ["lowerdir=", "upperdir=", "workdir=", "lowerdir+="].iter().any(|prefix| option.starts_with(prefix))
 }

@@ -94,7 +94,6 @@ impl RemoteExamination {
     /// Examines the server by reading settings and writing messages to the WAL. Changes nothing else.
     ///
     /// # Errors
-    ///
     /// Returns an error if the server is unreachable or rejects the login.
     pub fn diagnose(&self, progress: &dyn Progress) -> Result<Diagnosis, DoctorError> {
         progress.measuring("what is in effect");

@@ -64,7 +64,7 @@ pub(crate) enum SoakResult {
     Fills(Change),
     /// The rate fell permanently, for an unknown reason.
     Slows(Change),
-    /// Most syncs are fast, and the slow ones take about as long as a cap's time slice.
+    /// Most syncs are fast, and the slow syncs take about as long as a cap's time slice.
     Capped,
     /// The rate varies a lot.
     Noisy,

@@ -30,7 +30,6 @@ impl ExitRequests {
 /// first exit code that another thread requests.
 ///
 /// # Errors
-///
 /// Returns an error if the system can't start another thread.
 ///
 /// The command's thread lives as long as the process, because the kernel kills child processes as

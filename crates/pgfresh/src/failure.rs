@@ -65,7 +65,7 @@ impl Failure {
         self
     }
 
-    /// Sets an exit code that replaces the command's usual one.
+    /// Sets an exit code that replaces the command's usual exit code.
     pub(crate) fn exit_with(mut self, code: u8) -> Self {
         self.exit_code = Some(code);
         self

@@ -112,7 +112,7 @@ fn parse(text: &str) -> Result<Targets, Failure> {
     Ok(ours(default).with_targets(named))
 }
 
-/// Returns true if the target is one of [`TARGETS`] or a module in one of them.
+/// Returns true if the target is one of [`TARGETS`] or a module in one of these crates.
 fn known(target: &str) -> bool {
     target.split("::").next().is_some_and(|name| TARGETS.contains(&name))
 }

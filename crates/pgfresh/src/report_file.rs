@@ -110,7 +110,6 @@ pub(crate) fn write_each(
 /// exits if the reader has closed the pipe.
 ///
 /// # Errors
-///
 /// Returns the error in `written` if there is one. Otherwise returns the error of writing to standard output, if any.
 pub(crate) fn print_after_files(written: Result<(), Failure>, text: impl Display) -> Result<(), Failure> {
     let printed = output::try_print(text);

@@ -29,7 +29,7 @@ fn covers(exact: &GatewayTimes, sampled: &Attribution) -> bool {
     !exact.incomplete && sampled.outside_gateway <= NEGLIGIBLE_SHARE * sampled.database.sessions
 }
 
-/// Replaces the times in `sampled` with the exact ones.
+/// Replaces the times in `sampled` with the exact times.
 ///
 /// Only samples show what a statement waits for, so each kind of statement keeps the ratios between its sampled waits.
 /// If the exact reports are incomplete, `sampled` is returned unchanged.

@@ -90,7 +90,7 @@ impl Counts {
         let mut sums: HashMap<(NormalizedStatement, String), [f64; 3]> = HashMap::new();
         for row in &rows {
             let (now, text): (_, &str) = (numbers(row), row.get(8));
-            // If a count has decreased, the server discarded the statement's entry and started a new one.
+            // If a count has decreased, the server discarded the statement's entry and started a new entry.
             let before = self.before.get(&key(row)).filter(|before| before[0] <= now[0]);
             let added = before.map_or(now, |before| [0, 1, 2].map(|at| now[at] - before[at]));
             if added[0] > 0.0 && !text.contains("/* pgfresh */") {

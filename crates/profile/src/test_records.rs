@@ -17,8 +17,8 @@ use pgwire::{QueryRuns, RepeatedPart, StatementKind};
 /// Maximum number of repeated queries in a test's record.
 const MAX_REPETITIONS: usize = 5;
 
-/// Minimum number of databases before pgfresh assumes that each test has its own database. With fewer databases,
-/// mostly used one after another, it doesn't.
+/// Minimum number of databases before pgfresh assumes that each test has its own database. If a suite uses
+/// fewer databases, mostly one after another, pgfresh doesn't assume this.
 const MIN_TEST_DATABASES: usize = 10;
 /// Minimum ratio between the total number of databases and the number of databases in use concurrently.
 const MIN_DATABASE_TURNOVER: usize = 3;

@@ -106,7 +106,6 @@ impl Rounds {
     /// interim report after each round.
     ///
     /// # Errors
-    ///
     /// The second value is the error of [`Rounds::run`]. Even after an error, the
     /// first value contains the complete rounds.
     pub fn time<E>(
@@ -183,7 +182,6 @@ impl Timed {
 /// Repeats `cycle` until `span` has passed, but at least once. Returns how often it ran and the total duration.
 ///
 /// # Errors
-///
 /// Returns the first error of `cycle`, without repeating `cycle` after that.
 pub fn cycles<E>(span: Duration, mut cycle: impl FnMut() -> Result<(), E>) -> Result<(u32, Duration), E> {
     let begun = Instant::now();

@@ -16,7 +16,7 @@ use crate::BenchError;
 /// The benchmark's database. It must not exist before the benchmark starts.
 ///
 /// `FerretDB` stores this database in a PostgreSQL schema of the same name. The name must therefore differ from the
-/// schema of [`super::sql`], so that both targets can share one PostgreSQL.
+/// schema of [`super::sql_store`], so that both targets can share a PostgreSQL server.
 pub(crate) const DATABASE: &str = "pgfresh_bench_documents";
 /// The collection used by Axon Framework's `MongoDB` extension. Source: its reference guide, 4.x.
 pub(crate) const COLLECTION: &str = "domainevents";
@@ -238,7 +238,7 @@ mod tests {
             (failure.to_string().as_str(), cause(&failure).as_str()),
             ("could not append events", "no room left")
         );
-        // The first batch is the warm-up, and the second one is incomplete.
+        // The first batch is the warm-up, and the second batch is incomplete.
         assert!(report.to_json()["samples"][0]["phases"].as_array().unwrap().is_empty());
         assert_eq!(server.command_count("dropDatabase"), 1);
     }

@@ -50,7 +50,6 @@ impl Fresh {
     /// at the maximum rate. Runs `rounds` rounds.
     ///
     /// # Errors
-    ///
     /// Returns an error if there are no results at all.
     pub fn measure(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let fixture = self.fixture()?;
@@ -141,7 +140,6 @@ impl Fresh {
     /// and with tests that use BEGIN and ROLLBACK by hand. `rounds` is the number of rounds that count.
     ///
     /// # Errors
-    ///
     /// Returns an error if there are no results at all.
     pub fn measure_rollback(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let fixture = self.fixture()?;
@@ -160,7 +158,6 @@ impl Fresh {
     /// requested by one worker and by many workers.
     ///
     /// # Errors
-    ///
     /// Returns an error if there are no results at all.
     pub fn measure_pools(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let fixture = self.fixture()?;
@@ -183,7 +180,6 @@ impl Fresh {
     /// that write to few or many of these tables.
     ///
     /// # Errors
-    ///
     /// Returns an error if there are no results at all.
     pub fn measure_tables(
         &self,

@@ -77,7 +77,7 @@ impl CleanUp {
             Self::Truncate => {
                 format!("TRUNCATE {} RESTART IDENTITY CASCADE", names.collect::<Vec<_>>().join(", "))
             }
-            // Empty each table before the one it refers to.
+            // Empty each table before the table it refers to.
             Self::Delete => format!("DELETE FROM {}", names.rev().collect::<Vec<_>>().join("; DELETE FROM ")),
             Self::Rollback => "ROLLBACK".to_owned(),
         }

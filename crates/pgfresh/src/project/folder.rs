@@ -68,7 +68,6 @@ impl Folder {
 /// Reads a text file, replacing invalid UTF-8.
 ///
 /// # Errors
-///
 /// Returns an error if the file can't be read, is larger than [`MAX_BYTES`], or isn't a regular file. For example,
 /// reading a named pipe might never end.
 pub(super) fn read(path: &Path) -> io::Result<String> {

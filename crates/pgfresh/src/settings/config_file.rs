@@ -53,7 +53,6 @@ pub(super) fn read(path: Option<&Path>) -> Result<ConfigFile, Failure> {
 /// Checks `text`, the contents of a configuration file that doesn't exist yet at `path`.
 ///
 /// # Errors
-///
 /// Returns the error that a command would report if the file had these contents.
 pub(crate) fn check(text: &str, path: &Path) -> Result<(), Failure> {
     let folder = path.parent().map(Path::to_owned).unwrap_or_default();

@@ -123,7 +123,6 @@ impl Open {
 /// Parses the first document in `text`. An empty text becomes [`Node::Null`].
 ///
 /// # Errors
-///
 /// Returns one line that describes the error and its position.
 pub(super) fn parse(text: &str) -> Result<Node, String> {
     let mut open: Vec<Open> = Vec::new();
