@@ -1,5 +1,5 @@
-//! Implements a client that behaves like a test's client: it connects over TCP or a Unix socket and sends
-//! its password if the server requests one.
+//! Implements a client that behaves like a test's client: it connects over TCP or a Unix socket and sends its password
+//! if the server requests one.
 
 use std::fmt::Debug;
 use std::io::{self, Read, Write};

@@ -22,8 +22,8 @@ use crate::{BenchError, environment};
 
 /// Number of tables in the template, unless a benchmark compares several numbers.
 pub(crate) const DEFAULT_TABLES: u32 = 30;
-/// Number of tables to create per query. A transaction holds a lock for each table that it creates,
-/// and the server limits the number of locks.
+/// Number of tables to create per query. A transaction holds a lock for each table that it creates, and the server
+/// limits the number of locks.
 const TABLES_PER_QUERY: u32 = 100;
 /// A copy of the template. Contenders that work by hand copy this database.
 pub(crate) const MANUAL_DATABASE: &str = "by_hand";
@@ -83,8 +83,8 @@ impl Fixture {
         Self::serve(provisioner, started, load, built)
     }
 
-    /// Opens a fixture whose server starts from a cached template, as a user's server does. This
-    /// fixture doesn't have a [`MANUAL_DATABASE`].
+    /// Opens a fixture whose server starts from a cached template, as a user's server does. This fixture doesn't have
+    /// a [`MANUAL_DATABASE`].
     pub(crate) fn of_template(
         server_options: &ServerOptions,
         template: TemplateSpec,
@@ -175,8 +175,8 @@ impl Fixture {
     }
 }
 
-/// Starts a server with enough connections for the fixture's own sessions, the
-/// pool and the contenders that work by hand.
+/// Starts a server with enough connections for the fixture's own sessions, the pool and the contenders that
+/// work by hand.
 fn start(
     server_options: &ServerOptions,
     template: Option<TemplateSpec>,

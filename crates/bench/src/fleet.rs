@@ -1,10 +1,10 @@
 //! The `fleet` benchmark: many machines with empty caches need the same template simultaneously.
 //!
-//! This happens in CI, where each job starts on an empty machine. The benchmark compares the
-//! ways to get the template onto the machines.
+//! This happens in CI, where each job starts on an empty machine. The benchmark compares the ways to get the template
+//! onto the machines.
 //!
-//! The "machines" are processes on one machine, each with its own cache. Such a process is called a
-//! shard. All shards share the machine's CPUs.
+//! The "machines" are processes on one machine, each with its own cache. Such a process is called a shard. All shards
+//! share the machine's CPUs.
 
 mod project;
 

@@ -3,9 +3,9 @@
 //! A benchmark shows whether pgfresh is fast in comparison with what users would do without it. It defines contenders,
 //! which [`report::Rounds`] runs in turn. The result is a [`report::Report`] with every measured value.
 //!
-//! This crate doesn't print and doesn't depend on the command line. The caller provides the pgfresh
-//! commands to measure. Contenders start servers in guarded run directories, which disappear when
-//! this process exits, even if it's killed.
+//! This crate doesn't print and doesn't depend on the command line. The caller provides the pgfresh commands to
+//! measure. Contenders start servers in guarded run directories, which disappear when this process exits, even if
+//! it's killed.
 
 mod by_hand;
 mod client;
@@ -42,8 +42,8 @@ use report::{Contender, Progress, Rounds, ToReport};
 /// A report with all measured values, along with the error that ended the measurement early, if any.
 pub type Measured = (report::Report, Option<BenchError>);
 
-/// Times the contenders and reports the complete rounds. Drops the contenders before the last report,
-/// so that their sessions are closed by then.
+/// Times the contenders and reports the complete rounds. Drops the contenders before the last report, so that their
+/// sessions are closed by then.
 fn time_and_report(
     rounds: Rounds,
     mut contenders: Vec<Contender<'_, BenchError>>,

@@ -89,8 +89,8 @@ impl Pgbench {
     }
 }
 
-/// Parses the rate in transactions per second. Before version 14, pgbench prints two rates, and the first rate includes
-/// the time for connecting.
+/// Parses the rate in transactions per second. Before version 14, pgbench prints two rates, and the first rate
+/// includes the time for connecting.
 fn parse_rate(output: &str) -> Option<f64> {
     let mut rates = output.lines().filter_map(|line| line.strip_prefix("tps = "));
     rates.next_back()?.split(' ').next()?.parse().ok().filter(|rate| *rate > 0.0)

@@ -100,8 +100,8 @@ impl Start<'_> {
         Provisioner::find(server_options, Cache::locate(self.cache.as_deref())?, self.program.clone())
     }
 
-    /// Runs the phases of `pgfresh run -- true` within this process. Time outside of the
-    /// server's own phases counts as `look_up`.
+    /// Runs the phases of `pgfresh run -- true` within this process. Time outside of the server's own phases counts
+    /// as `look_up`.
     #[expect(clippy::let_underscore_must_use, reason = "what cannot be swept stays, as at every start")]
     fn run_in_process(
         &self,

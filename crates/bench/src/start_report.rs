@@ -1,5 +1,5 @@
-//! Builds the report of the `start` benchmark: the contenders, their phases, the
-//! goals, and published figures for comparison.
+//! Builds the report of the `start` benchmark: the contenders, their phases, the goals, and published figures
+//! for comparison.
 
 use report::{Cell, Column, Quantity, Report, Sample, Table, Timed, Unit, Warning, as_f64};
 

@@ -38,8 +38,8 @@ pub(crate) fn interval(sample: &Sample) -> Option<String> {
 /// Minimum number of rounds for the median's confidence interval.
 const MIN_ROUNDS_FOR_INTERVAL: usize = 6;
 
-/// Adds warnings about the measurement, with advice on the number of rounds. `option` is the
-/// command-line option that sets this number.
+/// Adds warnings about the measurement, with advice on the number of rounds. `option` is the command-line option that
+/// sets this number.
 pub(crate) fn add_warnings(report: &mut Report, timed: &[Timed], option: &str) {
     let warnings: Vec<Warning> = timed.iter().flat_map(|timed| Warning::of(&timed.total())).collect();
     let doubtful = !warnings.is_empty();

@@ -135,10 +135,10 @@ const SUBJECTS: &[(&str, [&str; 3], &[&str])] = &[
     ("pg_ts_config_map", ["'pg_ts_config'::regclass", "mapcfg", "0"], &["maptokentype", "mapseqno"]),
 ];
 
-/// SQL for columns whose stored values can't be compared. For example, a stored expression contains
-/// positions in the statement that created the expression, so PostgreSQL prints it as SQL. The owner of an
-/// index or a row type is omitted, because it always equals the table's owner. So is the name of a TOAST
-/// table, because it contains the table's oid.
+/// SQL for columns whose stored values can't be compared. For example, a stored expression contains positions in the
+/// statement that created the expression, so PostgreSQL prints it as SQL. The owner of an index or a row type is
+/// omitted, because it always equals the table's owner. So is the name of a TOAST table, because it contains the
+/// table's oid.
 const COMPARABLE_SQL: &[(&str, &str)] = &[
     ("pg_attrdef.adbin", "pg_get_expr(adbin, adrelid)"),
     ("pg_class.relname", "CASE WHEN relkind <> 't' THEN relname::text END"),
@@ -254,8 +254,8 @@ impl Catalog {
         format!("FROM pg_catalog.{} t WHERE {rows}", identifier(&self.name))
     }
 
-    /// Returns SQL for a hash of all columns of a row. Two rows have equal hashes if
-    /// their values, including all oids, are equal.
+    /// Returns SQL for a hash of all columns of a row. Two rows have equal hashes if their values, including all
+    /// oids, are equal.
     fn hash(&self) -> String {
         let is_column = |sql: &String| !sql.contains('\'') && sql != "0";
         let subject: Vec<_> = self.subject().into_iter().filter(is_column).collect();
@@ -285,10 +285,10 @@ impl Catalog {
         format!("SELECT {number}, ctid, {} {}", self.hash(), self.source())
     }
 
-    /// Returns a query for the rows at `places` and for the rows that refer to an object with one of `oids`.
-    /// Each result row begins with the class, oid and column number of the object that the row describes. A
-    /// label follows, such as a column name, a description of the object, or the object it depends on. The
-    /// values of the catalog's columns come last.
+    /// Returns a query for the rows at `places` and for the rows that refer to an object with one of `oids`. Each
+    /// result row begins with the class, oid and column number of the object that the row describes. A label follows,
+    /// such as a column name, a description of the object, or the object it depends on. The values of the catalog's
+    /// columns come last.
     pub(crate) fn rows(&self, places: &[String], oids: &BTreeSet<u32>) -> String {
         let [class, oid, sub] = self.subject();
         let label = match &*self.name {
@@ -325,8 +325,8 @@ impl Catalog {
         subject.map_or_else(own, |subject| subject.map(str::to_owned))
     }
 
-    /// Returns the columns that distinguish the rows of the same object, or an
-    /// empty list if each object has a single row.
+    /// Returns the columns that distinguish the rows of the same object, or an empty list if each object has
+    /// a single row.
     pub(crate) fn part_columns(&self) -> Vec<&str> {
         let known = SUBJECTS.iter().find(|(name, ..)| *name == self.name).map(|(.., parts)| parts.to_vec());
         let all = || self.columns.iter().map(|column| &*column.name).collect();

@@ -115,8 +115,8 @@ fn record_refusal<T>(
     }
 }
 
-/// Returns true if `wanted`, as typed by the user, refers to the table `name`. `name` is qualified
-/// with its schema and quoted where necessary.
+/// Returns true if `wanted`, as typed by the user, refers to the table `name`. `name` is qualified with its schema and
+/// quoted where necessary.
 fn matches_table(name: &str, wanted: &str) -> bool {
     let bare = |text: &str| text.replace('"', "");
     let table = |text: &str| text.split_once('.').map(|(_, table)| table.to_owned());

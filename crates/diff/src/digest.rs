@@ -1,5 +1,5 @@
-//! Quickly recognizes large tables with equal rows. Instead of sorting and sending the rows, the
-//! server computes a single digest of all rows.
+//! Quickly recognizes large tables with equal rows. Instead of sorting and sending the rows, the server computes a
+//! single digest of all rows.
 
 use std::thread;
 
@@ -12,8 +12,8 @@ const MIN_LARGE_TABLE_BYTES: u64 = 1 << 20;
 /// Returns true if two tables contain the same rows, each with the same frequency. Compares only the columns that both
 /// tables have. For small tables, returns false without a query.
 ///
-/// The digest consists of the number of rows and two sums of 64-bit hashes with different seeds. It
-/// doesn't depend on the order of the rows.
+/// The digest consists of the number of rows and two sums of 64-bit hashes with different seeds. It doesn't depend on
+/// the order of the rows.
 pub(crate) fn are_equal(
     old: &mut Reader,
     new: &mut Reader,

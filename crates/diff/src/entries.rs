@@ -12,15 +12,15 @@ pub(crate) type PropertyKey = (String, usize, String);
 #[derive(Debug, Default)]
 pub(crate) struct Entry {
     pub(crate) properties: BTreeMap<PropertyKey, Option<String>>,
-    /// Objects that are created or dropped together with this object. For example,
-    /// dropping a table also drops its columns.
+    /// Objects that are created or dropped together with this object. For example, dropping a table also drops
+    /// its columns.
     pub(crate) parents: Vec<ObjectKey>,
     /// True if the object is part of another object, and only changes to that other object are worth reporting.
     pub(crate) is_part: bool,
     /// The columns that this column inherits from: the columns with the same name in its table's parents.
     pub(crate) inherited_from: Vec<ObjectKey>,
-    /// True if the object exists in this database. The rows alone can't show this,
-    /// because pgfresh only reads differing rows.
+    /// True if the object exists in this database. The rows alone can't show this, because pgfresh only reads
+    /// differing rows.
     pub(crate) exists: bool,
     /// The object's definition, as SQL or as a description. See `objects.sql`.
     pub(crate) definition: Option<String>,
@@ -108,8 +108,8 @@ fn add_dependency(entry: &mut Entry, row: &CatalogRow<'_>, names: &Names, column
         return;
     }
     match row.cell("deptype") {
-        // Either the subject is an implementation detail of the other object, or the
-        // dependency connects a partition with its root.
+        // Either the subject is an implementation detail of the other object, or the dependency connects a partition
+        // with its root.
         "i" | "P" | "S" => entry.is_part = true,
         "a" => entry.parents.extend([of(reference), of((reference.0, reference.1, 0))]),
         kind @ ("e" | "x") => {

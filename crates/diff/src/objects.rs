@@ -1,5 +1,5 @@
-//! Compares definitions. For each object, the comparison covers everything that the
-//! two databases' catalogs contain about it.
+//! Compares definitions. For each object, the comparison covers everything that the two databases' catalogs
+//! contain about it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,8 +67,8 @@ const COLUMNS_IN_DEFINITIONS: &[&str] = &[
     "pg_type.typtypmod",
 ];
 
-/// Returns the definitions that differ or that only one of the databases has. Omits
-/// the parts of created and dropped objects.
+/// Returns the definitions that differ or that only one of the databases has. Omits the parts of created and
+/// dropped objects.
 pub(crate) fn changes(template: &mut Reader, database: &mut Reader) -> Result<Vec<ObjectChange>, ReadError> {
     let catalogs = catalogs(database)?;
     let Some([old, new]) = catalog_rows::differing(&catalogs, [&mut *template, &mut *database])? else {
@@ -119,8 +119,8 @@ struct Sides<'a> {
 type Difference = (PropertyKey, Option<String>, Option<String>);
 
 impl Sides<'_> {
-    /// Returns the change to an object. Returns `None` if the object is unchanged or if
-    /// another object's change implies this change.
+    /// Returns the change to an object. Returns `None` if the object is unchanged or if another object's change
+    /// implies this change.
     fn change_of(&self, key: &ObjectKey) -> Option<ObjectChange> {
         let (old, new) = (self.old.definition(key), self.new.definition(key));
         let definition_differs = old != new;

@@ -34,8 +34,8 @@ const COLUMNS: &str = "SELECT a.attrelid, a.attname, a.atttypid = 'bytea'::regty
     WHERE c.relkind IN ('r', 'p', 'm') AND (c.oid >= 16384 OR c.oid = 'pg_largeobject'::regclass) \
     AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attrelid, a.attnum";
 
-/// Query for primary key columns in order, without included columns. Before version 14,
-/// PostgreSQL's own catalogs don't have primary keys.
+/// Query for primary key columns in order, without included columns. Before version 14, PostgreSQL's own catalogs
+/// don't have primary keys.
 const KEYS: &str = "SELECT i.indrelid, a.attname, CASE \
       WHEN a.atttypid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype, 'oid'::regtype) THEN 'n' \
       WHEN a.atttypid = 'uuid'::regtype THEN 't' ELSE 'b' END \

@@ -10,8 +10,8 @@ use crate::relations::{Relation, TableColumn};
 use crate::row_texts::texts;
 use crate::session::{ReadError, Reader};
 
-/// How much of a value pgfresh reads to find where two long values differ. Counted
-/// in characters, or in bytes for a `bytea`.
+/// How much of a value pgfresh reads to find where two long values differ. Counted in characters, or in bytes
+/// for a `bytea`.
 const MAX_READ_LENGTH: usize = 4000;
 /// Maximum length of a value in a result, in characters.
 const MAX_SHOWN_LENGTH: usize = 400;
@@ -115,8 +115,8 @@ pub(crate) fn changes(columns: &[TableColumn], old: &[Cell], new: &[Cell]) -> Ve
     found
 }
 
-/// Returns a position shortly before the first difference between two values. Counted in
-/// characters, or in hex digits for a `bytea`.
+/// Returns a position shortly before the first difference between two values. Counted in characters, or in hex digits
+/// for a `bytea`.
 fn first_difference(old: &Cell, new: &Cell) -> usize {
     let (Some(old), Some(new)) = (&old.begin, &new.begin) else { return 0 };
     let same = old.chars().zip(new.chars()).take_while(|(old, new)| old == new).count();
@@ -138,8 +138,8 @@ impl Cell {
         self.length <= MAX_SHOWN_LENGTH / 4
     }
 
-    /// Returns the part of the value that starts at position `from`, counted in
-    /// characters, or in hex digits for a `bytea`.
+    /// Returns the part of the value that starts at position `from`, counted in characters, or in hex digits
+    /// for a `bytea`.
     fn part(&self, from: usize, bytes: bool) -> CellValue {
         let Some(begin) = &self.begin else { return CellValue::Null };
         let (digits, prefix) = if bytes { (2, "\\x") } else { (1, "") };

@@ -1,5 +1,5 @@
-//! Wraps one side's session. The session reads a single snapshot, with settings
-//! that make equal values have equal texts.
+//! Wraps one side's session. The session reads a single snapshot, with settings that make equal values have
+//! equal texts.
 
 use server::{AdminConnection, Rows, SessionError};
 
@@ -40,8 +40,8 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Returns the rows of a query that the server isn't expected to refuse. If the server refuses it
-    /// nevertheless, the session counts as lost.
+    /// Returns the rows of a query that the server isn't expected to refuse. If the server refuses it nevertheless,
+    /// the session counts as lost.
     pub(crate) fn query(&mut self, sql: &str) -> Result<Rows, DiffError> {
         let Self { session, side, .. } = self;
         session.query(sql).map_err(|source| DiffError::Session { side, source })

@@ -22,8 +22,8 @@ const MAX_NAME_WIDTH: usize = 30;
 /// Number of equal characters to show before the first difference between two values.
 const CONTEXT_LENGTH: usize = 8;
 
-/// Formats the whole comparison, or returns an empty text if nothing differs. Each line ends with a
-/// line feed and has at most `columns` columns.
+/// Formats the whole comparison, or returns an empty text if nothing differs. Each line ends with a line feed and has
+/// at most `columns` columns.
 #[must_use]
 pub fn format_diff(diff: &DatabaseDiff, columns: usize) -> String {
     let columns = columns.max(MIN_WIDTH);
@@ -262,8 +262,8 @@ fn first_difference(old: &str, new: &str) -> usize {
     same.saturating_sub(CONTEXT_LENGTH)
 }
 
-/// Shortens the part of `text` that starts at character `from` to `room`
-/// columns. An ellipsis replaces each omitted part.
+/// Shortens the part of `text` that starts at character `from` to `room` columns. An ellipsis replaces each
+/// omitted part.
 fn window(text: &str, from: usize, room: usize) -> String {
     let rest: String = text.chars().skip(from).collect();
     let text = if from > 0 { format!("…{rest}") } else { rest };

@@ -1,7 +1,7 @@
 //! Finds change points, where the level of a series of rates changes permanently.
 //!
-//! A soak (minutes of repeated syncs) uses change points to distinguish a disk that slows down
-//! permanently from a disk that is merely noisy.
+//! A soak (minutes of repeated syncs) uses change points to distinguish a disk that slows down permanently from a disk
+//! that is merely noisy.
 
 /// Minimum number of values on each side of a change.
 const MIN_VALUES_PER_SIDE: usize = 4;

@@ -63,8 +63,8 @@ struct Measured {
     kind: CommitKind,
     /// Commits per second in each round.
     rates: Sample,
-    /// Median duration of a commit in each round, in seconds. Unlike the rate, it isn't affected
-    /// if something disturbs only a few commits.
+    /// Median duration of a commit in each round, in seconds. Unlike the rate, it isn't affected if something disturbs
+    /// only a few commits.
     typical: Sample,
     /// Duration of every single commit, in seconds.
     latencies: Latencies,
@@ -320,8 +320,8 @@ fn connect(kind: CommitKind, server: &Server) -> Result<Vec<AdminConnection>, Pr
     Ok(sessions)
 }
 
-/// Commits in all sessions concurrently, for `length`. Returns each commit's duration in
-/// seconds, and the number of commits per second.
+/// Commits in all sessions concurrently, for `length`. Returns each commit's duration in seconds, and the number of
+/// commits per second.
 fn commit(sessions: &mut [AdminConnection], length: Duration) -> Result<(Vec<f64>, f64), SessionError> {
     let begun = Instant::now();
     let workers = |session| move || commit_in(session, length);

@@ -18,8 +18,8 @@ use crate::{DoctorError, machine};
 
 /// Duration of each method in a round. `pg_test_fsync` doesn't accept a shorter duration.
 const METHOD_DURATION: Duration = Duration::from_secs(1);
-/// Published rates in operations per second, in the order of all methods. 0 means that the author didn't publish a
-/// rate.
+/// Published rates in operations per second, in the order of all methods. 0 means that the author didn't
+/// publish a rate.
 ///
 /// The first rates are for a consumer drive (Samsung 990 Pro, xfs). The second rates are for a drive with power-loss
 /// protection (`Micron 7400`, LVM), where the test ended at 2 kB. Source: "Using Postgres `pg_test_fsync` tool for

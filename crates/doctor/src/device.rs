@@ -69,8 +69,8 @@ pub(crate) struct Device {
 pub(crate) enum FlushDurability {
     /// The data is in this machine's memory, so it is lost when the machine stops.
     Memory,
-    /// A host, a cloud or a server determines the durability. The string
-    /// contains the name of that host, cloud or server.
+    /// A host, a cloud or a server determines the durability. The string contains the name of that host,
+    /// cloud or server.
     HostDecides(String),
     /// The cache is volatile, but an administrator configured the kernel not to flush it.
     FlushesDisabled,

@@ -1,5 +1,5 @@
-//! Derives findings that don't need a measurement, because the properties of a
-//! device or a file system reveal the problem.
+//! Derives findings that don't need a measurement, because the properties of a device or a file system reveal
+//! the problem.
 
 use report::{Finding, Quantity, Unit, as_f64};
 

@@ -6,8 +6,8 @@
 use report::Factor;
 use sys::Shortage;
 
-/// Minimum gain that is worth a change. Most suites do other work besides committing,
-/// so they only achieve a part of this gain.
+/// Minimum gain that is worth a change. Most suites do other work besides committing, so they only achieve a part
+/// of this gain.
 pub(crate) const MIN_WORTHWHILE_GAIN: f64 = 1.15;
 /// If the upper end of the interval is below this value, there can't be a worthwhile gain.
 const MAX_NEGLIGIBLE_GAIN: f64 = 1.3;

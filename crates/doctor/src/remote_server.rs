@@ -2,12 +2,12 @@
 //!
 //! For example, users can find out which settings a staging server has, and what a commit costs there.
 //!
-//! psql makes the connection, because it supports every way to connect and to log in. psql
-//! also measures how long each statement takes.
+//! psql makes the connection, because it supports every way to connect and to log in. psql also measures how long each
+//! statement takes.
 //!
-//! To measure commits, the examination writes messages to the WAL with `pg_logical_emit_message`. The server
-//! flushes these messages like any other commit. A message needs neither a table nor special privileges, and
-//! only leaves about a hundred bytes of WAL.
+//! To measure commits, the examination writes messages to the WAL with `pg_logical_emit_message`. The server flushes
+//! these messages like any other commit. A message needs neither a table nor special privileges, and only leaves about
+//! a hundred bytes of WAL.
 
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -47,8 +47,8 @@ const SETTINGS: [&str; 10] = [
 ];
 /// Timeout for the examination's own statements.
 const STATEMENT_TIMEOUT: &str = "SET statement_timeout = '10s';\n";
-/// Queries for facts about the server. Each fact is a line of the form `name|value`. The
-/// result lacks facts that the role can't read.
+/// Queries for facts about the server. Each fact is a line of the form `name|value`. The result lacks facts that the
+/// role can't read.
 const INFO_QUERIES: &str = r"
 SELECT 'version|' || current_setting('server_version');
 SELECT 'superuser|' || rolsuper FROM pg_roles WHERE rolname = current_user;

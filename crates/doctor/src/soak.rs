@@ -7,8 +7,8 @@
 //! cold  ──▶ a second of syncs ─▶ sensors ─▶ a second of syncs ─▶ …
 //! ```
 //!
-//! Reading the sensors takes about 0.1 ms per second. The sensors are read between two
-//! syncs, so this time isn't part of any latency.
+//! Reading the sensors takes about 0.1 ms per second. The sensors are read between two syncs, so this time isn't part
+//! of any latency.
 
 mod summary;
 

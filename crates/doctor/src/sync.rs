@@ -40,11 +40,11 @@ const BATCH: u32 = 16;
 /// If a drive without power-loss protection flushes faster than this, in seconds, its flushes aren't plausible. See
 /// [`assess_flushes`].
 const MIN_UNPROTECTED_FLUSH: f64 = 100e-6;
-/// A drive with power-loss protection should flush at least this fast, in seconds, because
-/// the drive doesn't have to empty its cache.
+/// A drive with power-loss protection should flush at least this fast, in seconds, because the drive doesn't have to
+/// empty its cache.
 const MAX_PROTECTED_FLUSH: f64 = 1e-3;
-/// Minimum duration of a flush by a rotating disk, in seconds. The disk has to wait
-/// until the right position passes its head.
+/// Minimum duration of a flush by a rotating disk, in seconds. The disk has to wait until the right position
+/// passes its head.
 const MIN_ROTATING_FLUSH: f64 = 2e-3;
 
 /// The operation repeated by a method.
@@ -190,8 +190,8 @@ impl TestFile {
             }),
             Action::Unsynced => {
                 let file = self.open()?;
-                // An unsynced write takes about a microsecond. Reading the clock for
-                // each write would add a tenth to that time.
+                // An unsynced write takes about a microsecond. Reading the clock for each write would add a tenth
+                // to that time.
                 latencies.measure_by(BATCH, length, || self.write(&file, 1, PAGE_SIZE))
             }
         }
@@ -327,8 +327,8 @@ fn message_without_number(error: &io::Error) -> String {
     text.split(" (os error").next().unwrap_or_default().to_lowercase()
 }
 
-/// Judges whether a disk's flushes are plausible. `time` is their duration, and
-/// `flushes` is the number of flushes per fdatasync.
+/// Judges whether a disk's flushes are plausible. `time` is their duration, and `flushes` is the number of flushes
+/// per fdatasync.
 ///
 /// `time` must be the duration of the fastest flushes, not the median. While the CPUs are overloaded, the median is
 /// long even if a flush does nothing.

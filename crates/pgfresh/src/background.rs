@@ -146,8 +146,8 @@ pub(crate) fn stop_or_keep(context: &Context, service: Service) -> Result<(), Fa
     Ok(())
 }
 
-/// Returns this project's running servers: its background server, its named servers, and the
-/// servers that hold databases of failed tests.
+/// Returns this project's running servers: its background server, its named servers, and the servers that hold
+/// databases of failed tests.
 pub(crate) fn running(context: &Context) -> Result<Vec<RunningServer>, Failure> {
     let project = &context.settings()?.folder;
     let cache = context.cache()?;

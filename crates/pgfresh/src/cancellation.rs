@@ -1,5 +1,5 @@
-//! Lets a signal cancel work without leaving files behind. Used for work that no guard covers; a guard
-//! is a process that cleans up after pgfresh.
+//! Lets a signal cancel work without leaving files behind. Used for work that no guard covers; a guard is a process
+//! that cleans up after pgfresh.
 
 use std::io;
 use std::sync::Arc;
@@ -63,8 +63,8 @@ pub(crate) fn cancellable<T, E: Into<Failure>>(
     result.map_err(Into::into)
 }
 
-/// Registers three handlers in the order they must run in. On the first signal, the flag is still false, so the
-/// first handler lets the process continue, the second records the signal, and the third sets the flag. On the second
+/// Registers three handlers in the order they must run in. On the first signal, the flag is still false, so the first
+/// handler lets the process continue, the second records the signal, and the third sets the flag. On the second
 /// signal, the flag is true, so the first handler kills the process.
 fn register(signal: i32, cancelled: &Arc<AtomicBool>, received: &Arc<AtomicUsize>) -> io::Result<()> {
     flag::register_conditional_default(signal, Arc::clone(cancelled))?;

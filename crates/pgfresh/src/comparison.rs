@@ -249,8 +249,8 @@ impl Side {
     }
 }
 
-/// Adds up the counts that test runners print in `text`, by word. Recognizes "272 passed", "Tests: 3
-/// failed" and "ok. 7 passed", for example.
+/// Adds up the counts that test runners print in `text`, by word. Recognizes "272 passed", "Tests: 3 failed" and "ok.
+/// 7 passed", for example.
 fn counted(text: &str) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();
     for line in text.lines() {
@@ -413,8 +413,8 @@ impl Comparison<'_> {
         report
     }
 
-    /// Returns the key figures for the top of the page: the suite's time on each
-    /// server, and the gains over the first server.
+    /// Returns the key figures for the top of the page: the suite's time on each server, and the gains over the
+    /// first server.
     fn tiles(&self) -> Vec<Tile> {
         let suite = |timed: &Timed| timed.sum(&["suite"]);
         let times = self.timed.iter().map(|timed| {

@@ -162,8 +162,8 @@ pub(crate) fn path_of(database: &str, action: &str) -> String {
     format!("/v1/databases/{}{action}", percent_encode(database))
 }
 
-/// Replaces the API's hint about open sessions, which mentions a key of the HTTP
-/// request, with the command line's `hint`.
+/// Replaces the API's hint about open sessions, which mentions a key of the HTTP request, with the command
+/// line's `hint`.
 pub(crate) fn instead_of_closing(failure: Failure, hint: &str) -> Failure {
     if failure.has_remedy(Remedy::CloseSessions) { failure.hint(hint.to_owned()) } else { failure }
 }

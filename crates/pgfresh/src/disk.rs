@@ -15,8 +15,8 @@ pub(crate) fn roots(sysfs: Option<PathBuf>, procfs: Option<PathBuf>) -> Roots {
     Roots { sysfs: sysfs.unwrap_or(defaults.sysfs), procfs: procfs.unwrap_or(defaults.procfs) }
 }
 
-/// Returns the directory named by the user. If the user named none, returns the directory
-/// that would contain a server's data on disk.
+/// Returns the directory named by the user. If the user named none, returns the directory that would contain a
+/// server's data on disk.
 pub(crate) fn path(context: &Context, named: Option<&Path>) -> Result<PathBuf, Failure> {
     if let Some(path) = named {
         return Ok(path.to_owned());
@@ -30,8 +30,8 @@ pub(crate) fn path(context: &Context, named: Option<&Path>) -> Result<PathBuf, F
     Ok(place.map_err(ProvisionError::from)?.root().to_owned())
 }
 
-/// Finds the sensors of the disk that contains a directory. Returns `None` if the disks below the
-/// directory's file system can't be determined.
+/// Finds the sensors of the disk that contains a directory. Returns `None` if the disks below the directory's file
+/// system can't be determined.
 pub(crate) fn sensors(disk: &Path, roots: &Roots) -> Option<Sensors> {
     let stack = Stack::below(roots, &Mount::of(roots, disk).ok()?);
     let Bottom::Disks(disks) = stack.bottom else { return None };

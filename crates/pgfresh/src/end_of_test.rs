@@ -7,9 +7,9 @@ use gateway::UnfiredFault;
 
 use crate::{over_budget, unfired_faults};
 
-/// Prints a message if the test exceeded its budget, or if a fault never fired. Doesn't mention the
-/// budget of an unnamed test, because the run's final message does. Lists all unfired faults,
-/// because the final message doesn't list them.
+/// Prints a message if the test exceeded its budget, or if a fault never fired. Doesn't mention the budget of an
+/// unnamed test, because the run's final message does. Lists all unfired faults, because the final message
+/// doesn't list them.
 pub(crate) fn report(test: Option<&str>, database: &str, ended: EndOfTest) -> ExitCode {
     let is_beyond = test.is_some_and(|test| over_budget::print_response(test, &ended));
     let test = test.filter(|test| !test.is_empty()).unwrap_or(database);

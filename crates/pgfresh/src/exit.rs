@@ -26,14 +26,14 @@ impl ExitRequests {
     }
 }
 
-/// Runs `command` in its own thread. Returns the command's exit code, or the
-/// first exit code that another thread requests.
+/// Runs `command` in its own thread. Returns the command's exit code, or the first exit code that another
+/// thread requests.
 ///
 /// # Errors
 /// Returns an error if the system can't start another thread.
 ///
-/// The command's thread lives as long as the process, because the kernel kills child processes as
-/// soon as the thread that started them exits.
+/// The command's thread lives as long as the process, because the kernel kills child processes as soon as the thread
+/// that started them exits.
 pub(crate) fn run(
     command: impl FnOnce(ExitRequests) -> ExitCode + Send + 'static,
 ) -> Result<ExitCode, Failure> {

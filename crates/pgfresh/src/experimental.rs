@@ -19,9 +19,9 @@ pub(crate) fn announce(cache: &Cache, verbosity: Verbosity) {
     }
 }
 
-/// Returns the label for `system`, a name in Rust's notation such as `macos`. Returns `None` if the
-/// system is tested or if `is_needless` returns true. Calls `is_needless` only for an untested
-/// system, because `is_needless` reads a file.
+/// Returns the label for `system`, a name in Rust's notation such as `macos`. Returns `None` if the system is
+/// tested or if `is_needless` returns true. Calls `is_needless` only for an untested system, because `is_needless`
+/// reads a file.
 fn label(system: &str, is_needless: impl FnOnce() -> bool) -> Option<&'static str> {
     let label = match system {
         "macos" => {

@@ -71,8 +71,8 @@ impl Failure {
         self
     }
 
-    /// Applies the exit code of the user's command unless that command succeeded: its failure is
-    /// more important than the failure of a report.
+    /// Applies the exit code of the user's command unless that command succeeded: its failure is more important than
+    /// the failure of a report.
     pub(crate) fn after_command(self, code: u8) -> Self {
         if code == 0 { self } else { self.exit_with(code) }
     }

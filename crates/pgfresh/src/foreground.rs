@@ -1,5 +1,5 @@
-//! Runs a command in the foreground while a server runs. Handles signals and exit codes, and
-//! detects when the command or the server exits.
+//! Runs a command in the foreground while a server runs. Handles signals and exit codes, and detects when the command
+//! or the server exits.
 
 use std::ffi::OsStr;
 use std::io;
@@ -49,8 +49,8 @@ pub(crate) struct Events {
     /// Signal handler that holds signals back until [`Events::deliver_signals`].
     signals: Option<SignalsInfo<WithOrigin>>,
     handle: Handle,
-    /// Whether any signal has arrived. The signal handler itself sets the flag, whereas events
-    /// come from another thread a little later.
+    /// Whether any signal has arrived. The signal handler itself sets the flag, whereas events come from another
+    /// thread a little later.
     is_interrupted: Arc<AtomicBool>,
     registered: Vec<SigId>,
 }
@@ -167,16 +167,16 @@ fn start<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result
 pub(crate) struct Ended {
     /// The command's own exit code, or 128 plus the number of the signal that killed the command.
     pub(crate) code: u8,
-    /// True if pgfresh received a signal, such as SIGINT from Ctrl-C, while the
-    /// command ran, or if a signal killed the command.
+    /// True if pgfresh received a signal, such as SIGINT from Ctrl-C, while the command ran, or if a signal killed
+    /// the command.
     pub(crate) interrupted: bool,
 }
 
 /// Runs `command` in this process group until the command exits, forwarding the signals that only this process
 /// received. Prints a message if `server` exits before the command.
 ///
-/// This function must run in the command's thread, because the kernel kills the command as
-/// soon as the thread that spawned it exits.
+/// This function must run in the command's thread, because the kernel kills the command as soon as the thread that
+/// spawned it exits.
 pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<Ended, Failure> {
     let mut events = Events::listen()?;
     sys::die_with_parent(&mut command);

@@ -35,8 +35,8 @@ pub(crate) fn read(kept: &Path) -> Vec<KeptDatabase> {
     serde_json::from_str(&text).unwrap_or_default()
 }
 
-/// Prints each failed test's database: its URL, the test, the test's last statements, and the
-/// command that shows what the test changed.
+/// Prints each failed test's database: its URL, the test, the test's last statements, and the command that shows what
+/// the test changed.
 pub(crate) fn print(kept: &[KeptDatabase], url: impl Fn(&str) -> String) {
     match kept.len() {
         1 => notice!("pgfresh: kept the database of a failed test"),

@@ -92,8 +92,8 @@ fn execute(cli: Cli, exit: ExitRequests) -> Result<ExitCode, Failure> {
     }))
 }
 
-/// Prints the failure and returns the exit code. If the calling program expects JSON,
-/// also prints the failure as a line of JSON.
+/// Prints the failure and returns the exit code. If the calling program expects JSON, also prints the failure as a
+/// line of JSON.
 fn end(failure: &Failure, usual: u8) -> ExitCode {
     let code = failure.report(usual);
     // Print the JSON last, because the calling program may kill this process as soon as it receives the line.

@@ -52,8 +52,8 @@ pub(crate) struct NamedServer {
 }
 
 impl NamedServer {
-    /// Starts the server on its existing data. If the data is missing, or if `reset`
-    /// discards it, creates new data from the template.
+    /// Starts the server on its existing data. If the data is missing, or if `reset` discards it, creates new data
+    /// from the template.
     pub(crate) fn start(
         context: &Context,
         name: &str,
@@ -152,8 +152,8 @@ impl Remembered {
     /// Tells the user once if the template has changed since the data was created from it.
     fn report_change(&self, verbosity: Verbosity, provisioner: &Provisioner) -> Result<(), Failure> {
         let version = provisioner.installation.version().to_string();
-        // The PostgreSQL version is part of the fingerprint, but a new version
-        // alone doesn't count as a changed template.
+        // The PostgreSQL version is part of the fingerprint, but a new version alone doesn't count as a
+        // changed template.
         let is_same = version != self.version || provisioner.fingerprint()?.as_str() == self.fingerprint;
         if !is_same && !verbosity.is_quiet() {
             notice!(

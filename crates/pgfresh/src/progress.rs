@@ -107,8 +107,8 @@ impl Drop for StatusLine {
     }
 }
 
-/// Progress of work that the user can end early with Ctrl-C. Shows a status line on a terminal.
-/// Elsewhere, prints a line every [`LINE_INTERVAL`].
+/// Progress of work that the user can end early with Ctrl-C. Shows a status line on a terminal. Elsewhere, prints a
+/// line every [`LINE_INTERVAL`].
 pub(crate) struct PacedLine {
     line: Option<StatusLine>,
     /// When the next line is due. `None` on a terminal, and if the user doesn't want messages.

@@ -12,8 +12,8 @@ use crate::failure::Failure;
 use crate::notice::print_notice;
 use crate::output;
 
-/// Variable with the path of a Markdown file. GitHub shows this file on the job's summary page.
-/// Source: GitHub's manual, "Workflow commands".
+/// Variable with the path of a Markdown file. GitHub shows this file on the job's summary page. Source: GitHub's
+/// manual, "Workflow commands".
 const STEP_SUMMARY: &str = "GITHUB_STEP_SUMMARY";
 /// Variable that GitHub sets in each job. Source: GitHub's manual, "Default environment variables".
 const IN_GITHUB: &str = "GITHUB_ACTIONS";
@@ -106,8 +106,8 @@ pub(crate) fn write_each(
     files.iter().map(write).fold(Ok(()), Result::and)
 }
 
-/// Prints `text` on standard output. Callers must write their files first, because pgfresh
-/// exits if the reader has closed the pipe.
+/// Prints `text` on standard output. Callers must write their files first, because pgfresh exits if the reader has
+/// closed the pipe.
 ///
 /// # Errors
 /// Returns the error in `written` if there is one. Otherwise returns the error of writing to standard output, if any.
@@ -161,8 +161,8 @@ pub(crate) fn print(report: &Report, formats: &[Format]) {
     }
 }
 
-/// Formats a report as JSON or as text. Calls `text` with the terminal's width in columns.
-/// Elsewhere, tables are as wide as their contents.
+/// Formats a report as JSON or as text. Calls `text` with the terminal's width in columns. Elsewhere, tables are as
+/// wide as their contents.
 pub(crate) fn for_output(json: bool, report: &Report, text: impl Fn(usize) -> String) -> String {
     if json {
         return format!("{}\n", report.to_json());

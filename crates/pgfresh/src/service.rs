@@ -79,8 +79,8 @@ impl ServeOptions {
         })
     }
 
-    /// Sets the address, the port and the certificate. If other machines can reach the
-    /// address, the user must have set a password.
+    /// Sets the address, the port and the certificate. If other machines can reach the address, the user must have
+    /// set a password.
     pub(crate) fn on(self, listen: IpAddr, arguments: &Serve) -> Result<Self, Failure> {
         if !listen.is_loopback() && self.password.is_none() {
             let failure = Failure::new(format!("cannot listen on {listen} without a password"));
@@ -175,8 +175,8 @@ pub(crate) fn leases_failed() -> Failure {
         .hint("Please report it, with the messages above.".to_owned())
 }
 
-/// Opens leases for the server's templates. The leases end with the server. In debug
-/// builds, a test can make the lease table panic.
+/// Opens leases for the server's templates. The leases end with the server. In debug builds, a test can make the lease
+/// table panic.
 fn open_leases(
     server: &Server,
     options: LeaseOptions,
@@ -342,8 +342,8 @@ impl Service {
         let templates: BTreeSet<_> =
             kept.iter().filter_map(|database| database.template.as_deref()).collect();
         for template in templates {
-            // Without this template, clients can still read the kept databases and compare
-            // them with another template, so continue.
+            // Without this template, clients can still read the kept databases and compare them with another template,
+            // so continue.
             if let Err(error) = self.leases.take_again(template) {
                 tracing::warn!(%error, template, "could not take a template into service again");
             }

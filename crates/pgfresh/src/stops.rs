@@ -1,5 +1,5 @@
-//! Counts `pgfresh stop` invocations. The counts keep a client from starting a background server
-//! that the client requested before a stop.
+//! Counts `pgfresh stop` invocations. The counts keep a client from starting a background server that the client
+//! requested before a stop.
 //!
 //! ```text
 //! CACHE/stops/all      a byte for each "stop --all"

@@ -38,8 +38,8 @@ pub(crate) struct SuiteStatements {
 }
 
 impl StatementWatch {
-    /// Collects the statements of all sessions from now on, if an option of the
-    /// user needs them. Otherwise returns `None`.
+    /// Collects the statements of all sessions from now on, if an option of the user needs them. Otherwise
+    /// returns `None`.
     pub(crate) fn begin(service: &Service, arguments: &Run) -> Option<Self> {
         let is_needed = arguments.profile || arguments.plans || arguments.statements.is_some();
         let begin = || Self { collection: service.gateway.collect(), database: service.database.clone() };
@@ -57,9 +57,9 @@ impl StatementWatch {
 }
 
 impl SuiteStatements {
-    /// Stores the statements in the cache for later migration checks, and writes them to the file
-    /// that the user requested. A failed command might not have run all statements, so its statements
-    /// only go to the cache if the cache has none.
+    /// Stores the statements in the cache for later migration checks, and writes them to the file that the user
+    /// requested. A failed command might not have run all statements, so its statements only go to the cache if the
+    /// cache has none.
     pub(crate) fn keep(
         &self,
         arguments: &Run,

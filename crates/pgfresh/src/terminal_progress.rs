@@ -78,8 +78,8 @@ impl TerminalProgress {
         self.has_measured.get()
     }
 
-    /// Returns the reason why there is no result. Ignores `failure` after Ctrl-C,
-    /// because Ctrl-C may have caused the failure.
+    /// Returns the reason why there is no result. Ignores `failure` after Ctrl-C, because Ctrl-C may have caused
+    /// the failure.
     pub(crate) fn why_nothing(&self, failure: Option<Failure>) -> Failure {
         self.finish();
         let interrupted = || Failure::new("nothing was measured yet").exit_with(INTERRUPTED);

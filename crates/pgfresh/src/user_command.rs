@@ -12,8 +12,8 @@ use crate::variable::Variable;
 pub(crate) const NO_SESSION: &str =
     "No session began: the command did not connect to the server. Does it read DATABASE_URL or PG*?";
 
-/// Builds the command, with the server's address in its environment. Appends the programs
-/// of `installation` to the command's PATH.
+/// Builds the command, with the server's address in its environment. Appends the programs of `installation` to the
+/// command's PATH.
 pub(crate) fn command(
     words: &[OsString],
     env: &[Variable],

@@ -19,8 +19,8 @@ use crate::time::Time;
 use crate::wait::Cause;
 use pgwire::StatementKind;
 
-/// A number of sessions counts as usual if at least that many sessions are at work for
-/// this fraction of the time in the database.
+/// A number of sessions counts as usual if at least that many sessions are at work for this fraction of the time in
+/// the database.
 const MIN_USUAL_SHARE: f64 = 0.05;
 /// Wait event of a backend that flushes a file right after creating it. Source: the tables of I/O wait events in the
 /// manuals of versions 13 to 18.
@@ -285,8 +285,8 @@ pub(crate) mod tests {
     /// Returns a recording whose samples each represent 10 ms.
     ///
     /// Each sample lists its non-idle sessions in the form `SESSION:SQL:WAIT`, where WAIT is `cpu`, `sync`,
-    /// `checkpoint`, `lock` or `open` (idle in a transaction). Consecutive samples of the same statement belong to a
-    /// single run.
+    /// `checkpoint`, `lock` or `open` (idle in a transaction). Consecutive samples of the same statement belong to
+    /// a single run.
     pub(crate) fn recording(samples: &[&[&str]]) -> Recording {
         let mut recording = Recording { major: 15, ..Recording::default() };
         let mut running: HashMap<u32, (u32, f64)> = HashMap::new();

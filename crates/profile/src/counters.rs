@@ -5,8 +5,8 @@ use postgres::SimpleQueryMessage;
 
 use crate::ProfileError;
 
-/// The counters at one moment, or their increase between two moments. A counter is `None` if
-/// the server's major version doesn't have it.
+/// The counters at one moment, or their increase between two moments. A counter is `None` if the server's major
+/// version doesn't have it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Counters {
     /// Amount of WAL written by the server, in bytes.

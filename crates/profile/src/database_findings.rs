@@ -31,8 +31,8 @@ impl Analysis<'_> {
         self.made_databases().is_some()
     }
 
-    /// Returns how many sessions only exist because the suite creates databases with SQL, and how many
-    /// seconds clients waited for these sessions.
+    /// Returns how many sessions only exist because the suite creates databases with SQL, and how many seconds clients
+    /// waited for these sessions.
     pub(crate) fn for_databases(&self) -> (f64, f64) {
         let made = self.recording.exact.as_ref().map(|exact| &exact.made);
         made.map_or((0.0, 0.0), |made| (as_f64(made.sessions), made.waited))

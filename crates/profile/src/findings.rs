@@ -18,8 +18,8 @@ use server::Major;
 
 /// Minimum fraction of the whole time for a problem to become a finding.
 pub(crate) const MIN_SHARE: f64 = 0.1;
-/// Minimum fraction of the whole time that the server must be at work. If the fraction is
-/// smaller, the database can't be the problem.
+/// Minimum fraction of the whole time that the server must be at work. If the fraction is smaller, the database can't
+/// be the problem.
 const MIN_DATABASE_SHARE: f64 = 0.25;
 
 /// The data that findings are derived from.
@@ -122,8 +122,8 @@ impl Analysis<'_> {
         } else {
             "Run the suite on a server that flushes nothing: \"pgfresh run -- COMMAND\"."
         };
-        // Although the checkpointer flushes many files, a session that waits for
-        // the checkpoint finds cold caches only once.
+        // Although the checkpointer flushes many files, a session that waits for the checkpoint finds cold
+        // caches only once.
         let checkpoints = self.attribution.causes.get(&Cause::Checkpoint).map_or(0.0, |time| time.saved);
         let saved = self.saved_with_waits((time.saved - checkpoints).max(0.0), checkpoints);
         let after = self.duration_without(saved);
@@ -341,8 +341,8 @@ pub(crate) mod tests {
         let findings = found(&serial, &Circumstances::default());
         assert_eq!(findings[0].name, "The server waits for the disk");
         assert!((after(&findings[0]) - remaining(1.0, 0.5, 0.0)).abs() < 1e-9, "{findings:?}");
-        // Two sessions are at work, and one of them waits half of the time. Without this wait, the suite
-        // would finish a quarter of the time sooner.
+        // Two sessions are at work, and one of them waits half of the time. Without this wait, the suite would finish
+        // a quarter of the time sooner.
         let parallel = recording(&samples(
             &["a:COMMIT:sync", "b:SELECT 1:cpu"],
             50,

@@ -88,8 +88,8 @@ impl GatewayTimes {
         }
     }
 
-    /// Records the start of a session with its database and its backend. `waited` is
-    /// how long the client waited for the session.
+    /// Records the start of a session with its database and its backend. `waited` is how long the client waited for
+    /// the session.
     pub fn session_started(&mut self, session: u64, waited: Duration, database: &Arc<str>, backend: i32) {
         self.tests.session_started(database);
         self.made.session_started(session, waited.as_secs_f64(), database);
@@ -122,8 +122,8 @@ impl GatewayTimes {
         self.incomplete = true;
     }
 
-    /// Records the end of a session at `at`. If a statement was running, adds it to
-    /// `statements` as an interrupted statement.
+    /// Records the end of a session at `at`. If a statement was running, adds it to `statements` as an
+    /// interrupted statement.
     pub fn session_ended(
         &mut self,
         session: u64,

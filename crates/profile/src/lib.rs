@@ -1,5 +1,5 @@
-//! Profiles a test suite from the server's point of view: where the suite's time
-//! in the database goes, and how to save it.
+//! Profiles a test suite from the server's point of view: where the suite's time in the database goes, and
+//! how to save it.
 //!
 //! A [`Recorder`] samples a server and produces a [`Recording`]. An [`Attribution`] divides the suite's time among
 //! statements, waits and databases, and a [`Profile`] derives findings from it. This crate doesn't need a server

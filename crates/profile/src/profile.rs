@@ -43,8 +43,8 @@ impl Profile {
         profile
     }
 
-    /// Returns true if the cost of a new database matters, because tests spend much of their
-    /// time on cleaning up or creating databases.
+    /// Returns true if the cost of a new database matters, because tests spend much of their time on cleaning up or
+    /// creating databases.
     #[must_use]
     pub fn has_replaceable_databases(&self) -> bool {
         let Self { recording, attribution, circumstances, .. } = self;
@@ -117,8 +117,8 @@ impl Profile {
         crate::timeline::draw(&self.recording)
     }
 
-    /// Returns the key figures for the top of the page. The suite's time comes
-    /// first, followed by its time in the database.
+    /// Returns the key figures for the top of the page. The suite's time comes first, followed by its time in
+    /// the database.
     #[must_use]
     pub fn tiles(&self) -> [Tile; 6] {
         let Attribution { wall, database, in_transaction, statements, exact, .. } = &self.attribution;
@@ -214,8 +214,8 @@ impl Profile {
         Some(layer)
     }
 
-    /// Returns the cells for a time: its wall time, its session time, and the
-    /// latter as a fraction of all session time.
+    /// Returns the cells for a time: its wall time, its session time, and the latter as a fraction of all
+    /// session time.
     fn cells(&self, time: Time) -> [Cell; 3] {
         let quantity = |value| Quantity::new(value, Unit::Seconds);
         let all = self.attribution.database.sessions;

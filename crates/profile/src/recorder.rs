@@ -40,8 +40,8 @@ const SAMPLE_QUERY: &str = "SELECT /* pgfresh */ a.pid, coalesce(d.datname, ''),
     WHERE a.backend_type = 'client backend' AND a.state IS DISTINCT FROM 'idle' AND a.application_name <> $1 \
     AND d.datname NOT LIKE 'pgfresh\\_%'";
 
-/// A function that passes on the gateway's reports since its last call (see [`GatewayTimes`]). The
-/// recorder calls this function after each sample.
+/// A function that passes on the gateway's reports since its last call (see [`GatewayTimes`]). The recorder calls this
+/// function after each sample.
 pub type Feed = Box<dyn FnMut(&mut GatewayTimes, &mut Interner<NormalizedStatement>) + Send>;
 
 /// How often the recorder takes samples.
@@ -123,8 +123,8 @@ struct Sampler {
     /// True if the server runs with `fsync=on`.
     flushes: bool,
     before: Counters,
-    /// Counts for each statement, or the reason why the server doesn't have them. `None` for pgfresh's own
-    /// servers, which don't need these counts.
+    /// Counts for each statement, or the reason why the server doesn't have them. `None` for pgfresh's own servers,
+    /// which don't need these counts.
     counts: Option<Result<Counts, CountsError>>,
     observer: Option<ProcfsSampler>,
     feed: Option<Feed>,

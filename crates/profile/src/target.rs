@@ -45,8 +45,8 @@ impl Target {
         if config.get_ssl_mode() == SslMode::Require {
             return Err(ProfileError::Encryption);
         }
-        // Read the password from the environment, as libpq does. As a program
-        // argument, it would be visible to all users.
+        // Read the password from the environment, as libpq does. As a program argument, it would be visible
+        // to all users.
         if let (None, Ok(password)) = (config.get_password(), std::env::var("PGPASSWORD")) {
             config.password(password);
         }

@@ -17,8 +17,8 @@ use pgwire::{QueryRuns, RepeatedPart, StatementKind};
 /// Maximum number of repeated queries in a test's record.
 const MAX_REPETITIONS: usize = 5;
 
-/// Minimum number of databases before pgfresh assumes that each test has its own database. If a suite uses
-/// fewer databases, mostly one after another, pgfresh doesn't assume this.
+/// Minimum number of databases before pgfresh assumes that each test has its own database. If a suite uses fewer
+/// databases, mostly one after another, pgfresh doesn't assume this.
 const MIN_TEST_DATABASES: usize = 10;
 /// Minimum ratio between the total number of databases and the number of databases in use concurrently.
 const MIN_DATABASE_TURNOVER: usize = 3;
@@ -178,9 +178,9 @@ impl TestRecords {
         records
     }
 
-    /// Returns true if each test seems to have its own database. In that case, there are many
-    /// databases, but only a few of them are in use concurrently. A worker's database, by contrast,
-    /// remains in use until the end of the suite.
+    /// Returns true if each test seems to have its own database. In that case, there are many databases, but
+    /// only a few of them are in use concurrently. A worker's database, by contrast, remains in use until the
+    /// end of the suite.
     fn has_one_database_for_each_test(&self) -> bool {
         let of_tests = self.at_work.iter().filter(|(database, _)| &***database != MAINTENANCE);
         let at_work = of_tests.map(|(_, ongoing)| ongoing.lasted);

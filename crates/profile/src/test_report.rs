@@ -115,8 +115,8 @@ impl<'a> Tests<'a> {
         table
     }
 
-    /// Returns a table with one row for each repeated query, longest time first.
-    /// Returns `None` if no query was repeated.
+    /// Returns a table with one row for each repeated query, longest time first. Returns `None` if no query
+    /// was repeated.
     pub(crate) fn repeated_queries(self) -> Option<Table> {
         let mut queries: BTreeMap<(u32, &str), RepeatedQuery<'_>> = BTreeMap::new();
         for record in self.single_tests() {

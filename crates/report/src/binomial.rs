@@ -1,7 +1,7 @@
 //! Computes the binomial distribution for fair coins.
 //!
-//! The sign test for drift and a median's confidence interval depend on the same question: how likely is
-//! this number of heads in `n` coin tosses?
+//! The sign test for drift and a median's confidence interval depend on the same question: how likely is this number
+//! of heads in `n` coin tosses?
 
 use std::f64::consts::LN_2;
 

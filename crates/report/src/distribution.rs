@@ -25,8 +25,8 @@ pub struct Distribution {
 
 /// A logarithmic axis, from the smallest positive value of all samples to the largest 99.9th percentile.
 ///
-/// A few values beyond that percentile would leave no room for the others. Values off the
-/// axis count toward the first or last bin.
+/// A few values beyond that percentile would leave no room for the others. Values off the axis count toward the first
+/// or last bin.
 pub(crate) struct Axis {
     low: f64,
     high: f64,

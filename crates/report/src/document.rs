@@ -76,8 +76,8 @@ impl Report {
         self.distributions.push(distribution);
     }
 
-    /// Adds all of a contender's measured values, one sample per phase. Only the
-    /// machine-readable formats contain these values.
+    /// Adds all of a contender's measured values, one sample per phase. Only the machine-readable formats contain
+    /// these values.
     pub fn add_samples(&mut self, name: impl Into<String>, phases: impl IntoIterator<Item = Sample>) {
         self.samples.push((name.into(), phases.into_iter().collect()));
     }

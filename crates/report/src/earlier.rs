@@ -31,8 +31,8 @@ impl Earlier {
         serde_json::from_str(json)
     }
 
-    /// Returns the layer called `name`, with its verdict but without its facts, or
-    /// `None` if the report doesn't have this layer.
+    /// Returns the layer called `name`, with its verdict but without its facts, or `None` if the report doesn't
+    /// have this layer.
     #[must_use]
     pub fn layer(&self, name: &str) -> Option<Layer> {
         let found = self.layers.iter().find(|layer| layer.name == name)?;

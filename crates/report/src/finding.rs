@@ -1,7 +1,7 @@
 //! Represents findings.
 //!
-//! A finding is what a user takes away from a report: a conclusion, the evidence for it,
-//! a remedy, and how much the remedy gains.
+//! A finding is what a user takes away from a report: a conclusion, the evidence for it, a remedy, and how much the
+//! remedy gains.
 
 use std::fmt;
 

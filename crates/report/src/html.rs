@@ -82,8 +82,8 @@ impl Finding {
 }
 
 impl Cell {
-    /// Formats the cell as a `td` element. `label` is the column's title, which is shown on
-    /// screens that are too narrow for columns.
+    /// Formats the cell as a `td` element. `label` is the column's title, which is shown on screens that are too
+    /// narrow for columns.
     fn to_html(&self, label: &str, alignment: Alignment) -> String {
         let text = html(&self.to_human_text());
         let (class, content) = match self {

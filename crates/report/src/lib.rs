@@ -6,8 +6,8 @@
 //! part of a system, and a [`Finding`] gives a conclusion and a remedy. [`Rounds`] runs [`Contender`]s in turn and
 //! reports to a [`Progress`].
 //!
-//! This crate only returns values and strings. It never writes to a file or a terminal and doesn't depend on
-//! PostgreSQL.
+//! This crate only returns values and strings. It never writes to a file or a terminal and doesn't depend
+//! on PostgreSQL.
 //!
 //! Machine-readable formats contain each number with all its digits, in the base unit (see [`Unit`]). Human-readable
 //! formats contain three significant digits, in a unit that suits the number's size.

@@ -14,8 +14,8 @@ pub const STYLE_SHEET: &str = include_str!("style.css");
 /// Script for reports. Sorts tables and copies statements to the clipboard.
 const SCRIPT: &str = include_str!("page.js");
 
-/// Returns a content security policy for a page that only uses [`STYLE_SHEET`] and `script`.
-/// `script` is the page's script, possibly empty.
+/// Returns a content security policy for a page that only uses [`STYLE_SHEET`] and `script`. `script` is the page's
+/// script, possibly empty.
 #[must_use]
 pub fn content_policy(script: &str) -> String {
     let hash = |text: &str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)));

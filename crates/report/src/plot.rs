@@ -18,8 +18,8 @@ const LINES: usize = 6;
 /// Characters for bars with a height of 0 to 8 eighths of a line.
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// A time series with one value for each of its equally long steps. `None` means
-/// that nothing was measured during a step.
+/// A time series with one value for each of its equally long steps. `None` means that nothing was measured
+/// during a step.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TimeSeries {
     /// Name of the measured quantity.
@@ -32,9 +32,9 @@ pub struct TimeSeries {
 
 /// Several time series over the same steps.
 ///
-/// On a terminal, the first time series takes up several lines, and its axis starts at zero. Each of
-/// the others takes up a single line, scaled from the series' minimum to its maximum. In HTML, time
-/// series with the same unit share a picture.
+/// On a terminal, the first time series takes up several lines, and its axis starts at zero. Each of the others
+/// takes up a single line, scaled from the series' minimum to its maximum. In HTML, time series with the same unit
+/// share a picture.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Plot {
     pub(crate) title: String,
@@ -146,8 +146,8 @@ impl Plot {
     }
 }
 
-/// Draws the values as bars with a height of several lines, above an axis. `marks`
-/// are the labels for the top and for zero.
+/// Draws the values as bars with a height of several lines, above an axis. `marks` are the labels for the top
+/// and for zero.
 fn bars(
     values: &[Option<f64>],
     top: f64,

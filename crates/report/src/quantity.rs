@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A number's unit. Machine-readable formats always use this unit itself, whereas
-/// human-readable formats use a suitable multiple.
+/// A number's unit. Machine-readable formats always use this unit itself, whereas human-readable formats use a
+/// suitable multiple.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -23,8 +23,8 @@ pub enum Unit {
     Celsius,
 }
 
-/// A multiple of a unit: 10 to the power of `exponent`. Used for numbers whose
-/// own decimal exponent is at least `from`.
+/// A multiple of a unit: 10 to the power of `exponent`. Used for numbers whose own decimal exponent is at
+/// least `from`.
 struct Scale {
     from: i32,
     exponent: i32,

@@ -106,8 +106,8 @@ impl Rounds {
     /// interim report after each round.
     ///
     /// # Errors
-    /// The second value is the error of [`Rounds::run`]. Even after an error, the
-    /// first value contains the complete rounds.
+    /// The second value is the error of [`Rounds::run`]. Even after an error, the first value contains the
+    /// complete rounds.
     pub fn time<E>(
         self,
         contenders: &mut [Contender<'_, E>],

@@ -135,8 +135,8 @@ pub(crate) fn plain(text: &str) -> String {
         .replace(DIRECTIONS, "\u{fffd}")
 }
 
-/// Embeddings, overrides and isolates. Their effect on the writing direction would extend beyond their
-/// cell. Source: Unicode Standard Annex 9, 2.
+/// Embeddings, overrides and isolates. Their effect on the writing direction would extend beyond their cell. Source:
+/// Unicode Standard Annex 9, 2.
 const DIRECTIONS: [char; 9] = [
     '\u{202a}', '\u{202b}', '\u{202c}', '\u{202d}', '\u{202e}', '\u{2066}', '\u{2067}', '\u{2068}',
     '\u{2069}',

@@ -3,8 +3,8 @@
 use crate::text::html;
 use crate::{Cell, Quantity};
 
-/// A number with a label and a remark, as on the live page. Only HTML pages show tiles, because a
-/// report's layers contain the same numbers.
+/// A number with a label and a remark, as on the live page. Only HTML pages show tiles, because a report's layers
+/// contain the same numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tile {
     label: String,

@@ -1,7 +1,7 @@
 //! Warns about samples that shouldn't be trusted.
 //!
-//! A median is only meaningful if nothing disturbed the measurement and the system was in a steady state.
-//! The warnings point out outliers and drift.
+//! A median is only meaningful if nothing disturbed the measurement and the system was in a steady state. The warnings
+//! point out outliers and drift.
 
 use std::f64::consts::FRAC_PI_2;
 use std::fmt;
@@ -15,8 +15,8 @@ const OUTLYING: f64 = 3.5;
 /// Minimum number of values for the modified Z-score. Its authors didn't test smaller samples.
 const FEWEST_FOR_OUTLIERS: usize = 10;
 
-/// Rate of false drift warnings. A report contains many samples, so the usual 5 %
-/// would produce too many false warnings.
+/// Rate of false drift warnings. A report contains many samples, so the usual 5 % would produce too many
+/// false warnings.
 const FALSE_ALARMS: f64 = 0.01;
 
 /// Minimum drift worth a warning, as a fraction of the median. In large samples, the test is so sensitive that even a

@@ -1,5 +1,5 @@
-//! Tests reports with arbitrary names, statements and values: pages must stay
-//! well-formed, and lines must fit the terminal.
+//! Tests reports with arbitrary names, statements and values: pages must stay well-formed, and lines must fit
+//! the terminal.
 
 use proptest::prelude::*;
 use report::{
@@ -41,8 +41,8 @@ fn report(texts: &[String], numbers: &[f64]) -> Report {
     report
 }
 
-/// Returns a page's elements in order, each with the names of its attributes. For
-/// styles and scripts, also returns their length.
+/// Returns a page's elements in order, each with the names of its attributes. For styles and scripts, also returns
+/// their length.
 fn skeleton(page: &str) -> Vec<String> {
     let (mut found, mut rest) = (Vec::new(), page);
     while let Some((_, tag)) = rest.split_once('<') {

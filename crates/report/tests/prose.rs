@@ -16,8 +16,8 @@ enum Scope {
 
 use Scope::{Documentation, Everywhere};
 
-/// Scope, phrases and advice. A phrase consists of words and punctuation in lower case. Words after `!`
-/// are exceptions that may follow the phrase.
+/// Scope, phrases and advice. A phrase consists of words and punctuation in lower case. Words after `!` are exceptions
+/// that may follow the phrase.
 struct Rule(Scope, &'static [&'static str], &'static str);
 
 const RULES: &[Rule] = &[
@@ -241,8 +241,8 @@ fn phrases(scopes: &[Scope]) -> HashMap<&'static str, Vec<(Phrase, &'static str)
     by_first
 }
 
-/// Returns the text up to the end of the newest version's section. Keeps everything
-/// before it, so that line numbers stay right.
+/// Returns the text up to the end of the newest version's section. Keeps everything before it, so that line
+/// numbers stay right.
 fn newest_section(text: &str) -> &str {
     let from = text.find("\n## ").map_or(0, |at| at + 1);
     let to = text[from..].find("\n## ").map_or(text.len(), |at| from + at);
@@ -264,8 +264,8 @@ fn markdown(text: &str) -> String {
     without(&without(&out, '`', '`'), '(', ')')
 }
 
-/// Replaces the text between `open` and `close` within a paragraph. For brackets,
-/// only replaces a link target after a `]`.
+/// Replaces the text between `open` and `close` within a paragraph. For brackets, only replaces a link target
+/// after a `]`.
 fn without(text: &str, open: char, close: char) -> String {
     let mut out = String::new();
     let mut inside = false;
@@ -273,8 +273,8 @@ fn without(text: &str, open: char, close: char) -> String {
     let mut signs = text.chars().peekable();
     while let Some(sign) = signs.next() {
         if inside {
-            // The end of a paragraph also ends the replaced text, so that a single unmatched
-            // character doesn't hide the rest of a page.
+            // The end of a paragraph also ends the replaced text, so that a single unmatched character doesn't hide
+            // the rest of a page.
             inside = sign != close && !(sign == '\n' && signs.peek() == Some(&'\n'));
             out.push(if sign == '\n' { '\n' } else { '_' });
         } else if sign == open && (open == close || before == ']') {

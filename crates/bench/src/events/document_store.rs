@@ -66,8 +66,8 @@ fn connect(options: &ClientOptions) -> Result<Client, BenchError> {
     Client::with_options(options.clone()).map_err(driver_error("connect to the server"))
 }
 
-/// Returns the server's name and version. `FerretDB` reports two versions: its own version, and
-/// the version of the `MongoDB` it emulates.
+/// Returns the server's name and version. `FerretDB` reports two versions: its own version, and the version of the
+/// `MongoDB` it emulates.
 fn version(build_info: &Document) -> String {
     let mongodb = format!("MongoDB {}", build_info.get_str("version").unwrap_or("of unknown version"));
     match build_info.get_str("ferretdbVersion") {

@@ -6,8 +6,8 @@ const PAYLOAD_SIZE: usize = 300;
 /// An event. Since the content depends only on the serial number, all targets receive the same events.
 #[derive(Debug)]
 pub(crate) struct Event {
-    /// An identifier that looks like a random UUID. Random identifiers make the server
-    /// insert index entries at random positions.
+    /// An identifier that looks like a random UUID. Random identifiers make the server insert index entries at
+    /// random positions.
     pub(crate) id: String,
     pub(crate) aggregate: String,
     pub(crate) payload: Vec<u8>,

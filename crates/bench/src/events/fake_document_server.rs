@@ -1,7 +1,7 @@
 //! Implements a fake server for tests, with the part of `MongoDB`'s protocol that the driver needs to append events.
 //!
-//! Source: the `MongoDB` manual, chapter "Wire Protocol": `OP_MSG`, and `OP_QUERY`
-//! with `OP_REPLY` for the first handshake.
+//! Source: the `MongoDB` manual, chapter "Wire Protocol": `OP_MSG`, and `OP_QUERY` with `OP_REPLY` for the
+//! first handshake.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};

@@ -1,7 +1,7 @@
 //! Builds the report of the `events` benchmark.
 //!
-//! The report contains tables, plots of the batches' means with their running average,
-//! and the distribution of individual events.
+//! The report contains tables, plots of the batches' means with their running average, and the distribution of
+//! individual events.
 
 use report::{Cell, Distribution, Plot, Quantity, Report, Sample, Table, TimeSeries, Timed, Unit, as_f64};
 

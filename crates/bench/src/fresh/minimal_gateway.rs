@@ -1,8 +1,8 @@
 //! Implements the floor for every new database name: the minimum work that any gateway has to do.
 //!
-//! The floor exchanges the messages of a session's startup and first query, renames a database with one
-//! statement, and forwards messages in a single thread. It doesn't check names, rights or settings, and uses
-//! the same server session for all clients.
+//! The floor exchanges the messages of a session's startup and first query, renames a database with one statement, and
+//! forwards messages in a single thread. It doesn't check names, rights or settings, and uses the same server session
+//! for all clients.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};

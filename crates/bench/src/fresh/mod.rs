@@ -154,8 +154,8 @@ impl Fresh {
         Ok(measured)
     }
 
-    /// Measures databases with a single session and with a pool of sessions,
-    /// requested by one worker and by many workers.
+    /// Measures databases with a single session and with a pool of sessions, requested by one worker and by
+    /// many workers.
     ///
     /// # Errors
     /// Returns an error if there are no results at all.
@@ -176,8 +176,8 @@ impl Fresh {
         Ok(measured)
     }
 
-    /// Measures how long resets take with templates of `sizes` tables, after tests
-    /// that write to few or many of these tables.
+    /// Measures how long resets take with templates of `sizes` tables, after tests that write to few or many of
+    /// these tables.
     ///
     /// # Errors
     /// Returns an error if there are no results at all.
@@ -266,8 +266,8 @@ fn obtain_at(
     Ok(taken)
 }
 
-/// Creates a database by hand, connects to it and runs the first query. Returns how long these
-/// steps took, without dropping the database.
+/// Creates a database by hand, connects to it and runs the first query. Returns how long these steps took, without
+/// dropping the database.
 fn obtain_by_hand(
     fixture: &Fixture,
     admin: &mut AdminConnection,

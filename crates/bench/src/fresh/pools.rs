@@ -32,8 +32,8 @@ enum Way {
 }
 
 impl Way {
-    /// Returns the ways to get a database with `sessions` sessions. Leases in
-    /// rollback isolation only allow a single session.
+    /// Returns the ways to get a database with `sessions` sessions. Leases in rollback isolation only allow a
+    /// single session.
     fn all(sessions: usize) -> impl Iterator<Item = Self> {
         let all = [Self::Clone, Self::Rollback, Self::ByHand, Self::Floor];
         all.into_iter().filter(move |way| *way != Self::Rollback || sessions == 1)
@@ -77,8 +77,8 @@ impl Line {
         self.name_with(self.way)
     }
 
-    /// Returns the name of the contender with the same numbers of sessions and
-    /// workers that gets its databases this `way`.
+    /// Returns the name of the contender with the same numbers of sessions and workers that gets its
+    /// databases this `way`.
     fn name_with(&self, way: Way) -> String {
         let plural = |count: usize| if count == 1 { "" } else { "s" };
         let Self { sessions, workers, .. } = *self;
@@ -188,8 +188,8 @@ pub(super) fn report(timed: &[Timed], lines: &[Line]) -> Report {
 }
 
 impl Line {
-    /// Returns true if the goal for later sessions applies. With several workers, it doesn't,
-    /// because their sessions compete for CPUs.
+    /// Returns true if the goal for later sessions applies. With several workers, it doesn't, because their sessions
+    /// compete for CPUs.
     fn has_goal(&self) -> bool {
         self.way == Way::Clone && self.sessions > 1 && self.workers == 1
     }

@@ -15,8 +15,8 @@ const SPAN: Duration = Duration::from_secs(1);
 
 /// The names of the contenders with `workers` workers.
 ///
-/// By hand, more workers would gain nothing: copying a database already keeps one CPU
-/// busy, and eight sessions keep two CPUs busy.
+/// By hand, more workers would gain nothing: copying a database already keeps one CPU busy, and eight sessions keep
+/// two CPUs busy.
 pub(super) struct WorkerContenders {
     pub(super) workers: usize,
     pub(super) gateway: &'static str,

@@ -1,5 +1,5 @@
-//! Measures how a reset's duration depends on how many tables the template has and on
-//! how many of these tables a test wrote to.
+//! Measures how a reset's duration depends on how many tables the template has and on how many of these tables a
+//! test wrote to.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -134,8 +134,8 @@ pub(super) fn contenders<'a>(
     Ok(contenders)
 }
 
-/// Returns statements that undo a test's writes. They avoid TRUNCATE, which would also empty the
-/// tables that refer to the written tables.
+/// Returns statements that undo a test's writes. They avoid TRUNCATE, which would also empty the tables that refer to
+/// the written tables.
 fn delete_statements(tables: u32, count: u32) -> String {
     let undo = |table| format!("DELETE FROM t{table}; SELECT setval('t{table}_id_seq', 1, false)");
     written_tables(tables, count).map(undo).collect::<Vec<_>>().join(";")
@@ -211,8 +211,8 @@ pub(super) fn report(timed: &[Timed], samples: &Samples, servers: &[Server]) -> 
     report
 }
 
-/// Returns the duration of a reset as a multiple of the duration with the smallest template,
-/// after writes to the same number of tables.
+/// Returns the duration of a reset as a multiple of the duration with the smallest template, after writes to the same
+/// number of tables.
 fn relative_time(timed: &[Timed], samples: &Samples, row: &Row) -> Option<Quantity> {
     ratio(
         timed,

@@ -1,8 +1,8 @@
 //! Implements a bare forwarder, which only does the work that no gateway can avoid. A single thread waits, reads and
 //! writes without ever inspecting the bytes.
 //!
-//! For each query, the forwarder waits, reads and writes once in each direction. The kernel
-//! needs the same time for this in any program.
+//! For each query, the forwarder waits, reads and writes once in each direction. The kernel needs the same time for
+//! this in any program.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -22,8 +22,8 @@ const BUFFER: usize = 64 << 10;
 /// Event numbers for a new connection and for the request to stop.
 const NEW_CONNECTION: u64 = 0;
 const STOP: u64 = 1;
-/// Event number for the first session's client. The following numbers are for that session's server,
-/// for the second session's client, and so on.
+/// Event number for the first session's client. The following numbers are for that session's server, for the second
+/// session's client, and so on.
 const FIRST_SESSION: u64 = 2;
 
 /// A running forwarder.

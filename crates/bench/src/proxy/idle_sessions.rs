@@ -1,5 +1,5 @@
-//! Measures a hundred busy sessions among thousands of idle sessions, as in an
-//! application with a large connection pool.
+//! Measures a hundred busy sessions among thousands of idle sessions, as in an application with a large
+//! connection pool.
 
 use std::time::Duration;
 

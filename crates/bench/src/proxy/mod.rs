@@ -35,8 +35,8 @@ pub struct ProxyBench {
 }
 
 impl ProxyBench {
-    /// Measures pgbench and COPY over each route to the same server in turn, in
-    /// `rounds` rounds, and then many sessions.
+    /// Measures pgbench and COPY over each route to the same server in turn, in `rounds` rounds, and then
+    /// many sessions.
     ///
     /// # Errors
     /// Returns an error if there are no results at all, for example because pgbench is missing.

@@ -42,8 +42,8 @@ pub(super) fn prepare(pgbench: &Pgbench, fixture: &ProxyFixture) -> Result<(), B
     pgbench.prepare(socket, DATABASE, SCALE, &[])
 }
 
-/// CPU time per transaction used by the process or thread between the client and the
-/// server, as one sample per contender name.
+/// CPU time per transaction used by the process or thread between the client and the server, as one sample per
+/// contender name.
 #[derive(Default)]
 pub(super) struct ProcessorTimes(RefCell<HashMap<String, Sample>>);
 

@@ -1,5 +1,5 @@
-//! The `pgbench` benchmark: runs pgbench's TPC-B-like transactions on pgfresh and on
-//! servers with settings from published articles.
+//! The `pgbench` benchmark: runs pgbench's TPC-B-like transactions on pgfresh and on servers with settings from
+//! published articles.
 
 mod report;
 

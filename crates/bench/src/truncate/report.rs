@@ -76,9 +76,9 @@ fn truncate_table(timed: &[Timed]) -> Table {
     table
 }
 
-/// Returns the table about rollbacks. Source of its published figures: the table in End Point's blog,
-/// "Speeding Up Integration Tests with PostgreSQL", with one client before and three after. Both commit,
-/// because the blog doesn't have a figure for rollbacks.
+/// Returns the table about rollbacks. Source of its published figures: the table in End Point's blog, "Speeding Up
+/// Integration Tests with PostgreSQL", with one client before and three after. Both commit, because the blog doesn't
+/// have a figure for rollbacks.
 fn rollback_table(timed: &[Timed], base: &str) -> Table {
     let title = "Each test one transaction that is rolled back, beside the published figures";
     let mut table = Table::numbers(title, "what", ["tests a second", "× as fast"]);

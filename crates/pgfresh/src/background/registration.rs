@@ -9,8 +9,8 @@ use super::folder;
 use super::slot::{BackgroundSlot, ServerInfo, note};
 use crate::failure::Failure;
 
-/// The exclusive right to run the server with a certain name. Other processes
-/// find the server through this registration.
+/// The exclusive right to run the server with a certain name. Other processes find the server through this
+/// registration.
 #[derive(Debug)]
 pub(crate) struct Registration {
     slot: BackgroundSlot,

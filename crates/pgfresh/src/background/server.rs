@@ -153,9 +153,9 @@ fn inherit_start() -> Result<OwnedFd, Failure> {
     Ok(starting)
 }
 
-/// Watches the starting process until that process can join the server. If the starting process exits before
-/// then, so does this one, because no client would use the setup's result. The guard (a process that cleans up
-/// after pgfresh) then kills the setup as well.
+/// Watches the starting process until that process can join the server. If the starting process exits before then, so
+/// does this one, because no client would use the setup's result. The guard (a process that cleans up after pgfresh)
+/// then kills the setup as well.
 #[derive(Debug)]
 struct Starter {
     /// The slot's start lock. The starting process waits until this process closes the lock, which signals that the
@@ -228,8 +228,8 @@ struct OwnedSlot {
 }
 
 impl OwnedSlot {
-    /// Decides whether to exit. A server exits if it has had no clients for long enough, but
-    /// clients get a last chance to connect first.
+    /// Decides whether to exit. A server exits if it has had no clients for long enough, but clients get a last chance
+    /// to connect first.
     fn decide_exit(&self, service: &Service, idle: Duration) -> ServerExit {
         let Self { slot, owner } = self;
         if !owner.is_at(&slot.owner()) {

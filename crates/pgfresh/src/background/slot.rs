@@ -111,8 +111,8 @@ impl BackgroundSlot {
     /// Returns the server if it is running and clients can join it.
     pub(super) fn look(&self) -> Result<Option<RunningServer>, Failure> {
         let found = self.reach(&self.about())?;
-        // The file still exists although this process is already connected, so the
-        // server will notice this client before exiting.
+        // The file still exists although this process is already connected, so the server will notice this client
+        // before exiting.
         Ok(found.filter(|_| self.about().exists()))
     }
 

@@ -122,8 +122,8 @@ fn pg_test_fsync(context: &Context) -> Result<PathBuf, Failure> {
     })
 }
 
-/// Returns the command line that runs this program's `name` command with the
-/// options of `context`, but without a template.
+/// Returns the command line that runs this program's `name` command with the options of `context`, but
+/// without a template.
 fn ourselves(context: &Context, name: &str, rest: &[&str]) -> Command {
     let options = context.options();
     let mut command = Command::new(sys::this_program());

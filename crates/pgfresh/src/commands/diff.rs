@@ -39,8 +39,8 @@ pub(crate) fn execute(context: &Context, arguments: &Diff) -> Result<ExitCode, F
     Ok(ExitCode::SUCCESS)
 }
 
-/// Finds the server that has a leased or kept database named `wanted`. Otherwise looks for the kept database
-/// of a failed test with that name.
+/// Finds the server that has a leased or kept database named `wanted`. Otherwise looks for the kept database of a
+/// failed test with that name.
 fn find(context: &Context, wanted: &str) -> Result<(Control, String), Failure> {
     let controls = if let Some(control) = Control::of_this_run()? {
         vec![control]

@@ -29,8 +29,8 @@ pub(crate) fn execute(context: &Context, arguments: &Doctor) -> Result<ExitCode,
     let progress = TerminalProgress::listen(context.verbosity)?;
     let length = LENGTH[usize::from(arguments.quick)];
     if let Some(url) = &arguments.url {
-        // Examining the server behind a URL doesn't need a pgfresh server. Without an
-        // installation, the psql on PATH suffices.
+        // Examining the server behind a URL doesn't need a pgfresh server. Without an installation, the psql on
+        // PATH suffices.
         let target = server::ConnectionString::parse(url)?;
         let psql = context.settings().and_then(|settings| {
             let server_options = settings.server_options.clone();

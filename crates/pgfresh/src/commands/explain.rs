@@ -203,8 +203,8 @@ fn failure(text: &str, refusal: &Refusal, number: Option<usize>) -> Failure {
     }
 }
 
-/// Returns the line of `text` that contains an error, with a mark below the error, as in
-/// psql. `position` counts characters from 1.
+/// Returns the line of `text` that contains an error, with a mark below the error, as in psql. `position` counts
+/// characters from 1.
 fn place(text: &str, position: usize) -> Option<String> {
     let before: String = text.chars().take(position.checked_sub(1)?).collect();
     let number = before.matches('\n').count();

@@ -90,8 +90,8 @@ fn try_all(
     let progress = TrialsProgress::new(context.verbosity);
     let targets = Recorder { runner, gate, arguments, jobs, progress: &progress }.record()?;
     let (all, unsteady) = points(targets.leases());
-    // Check names only if all tests were recorded. Otherwise, a name may
-    // belong to a test that pgfresh hasn't recorded.
+    // Check names only if all tests were recorded. Otherwise, a name may belong to a test that pgfresh
+    // hasn't recorded.
     let is_whole = gate.closed().is_none() && targets.left_out.is_empty();
     let chosen = match trials::chosen(&all, &arguments.only) {
         Ok(chosen) => chosen,
@@ -134,8 +134,8 @@ fn no_such_table(name: &str) -> Failure {
     failure.hint("Write TABLE or TABLE.COLUMN, with or without the schema before it.".to_owned())
 }
 
-/// Builds the error for trials that never ran the command with a fault. Such trials prove
-/// nothing about the application, so they fail.
+/// Builds the error for trials that never ran the command with a fault. Such trials prove nothing about the
+/// application, so they fail.
 fn no_fault(report: &TrialsReport) -> Failure {
     let failure = Failure::new("no fault was tried");
     failure.hint(if !report.not_run.is_empty() {

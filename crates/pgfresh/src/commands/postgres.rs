@@ -74,8 +74,8 @@ fn install(context: &Context, arguments: &Install) -> Result<(), Failure> {
     let server = match start() {
         Ok(server) => server,
         Err(failure) => {
-            // If the installation already existed, keep it: other servers may
-            // use it, and the cause may be a full disk.
+            // If the installation already existed, keep it: other servers may use it, and the cause may be
+            // a full disk.
             if is_new.get() {
                 server::discard(&installation, &cache)?;
             }
@@ -90,8 +90,8 @@ fn install(context: &Context, arguments: &Install) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Creates the extensions in one of the server's databases, which loads the extensions'
-/// libraries. Uninstalls an extension that fails.
+/// Creates the extensions in one of the server's databases, which loads the extensions' libraries. Uninstalls an
+/// extension that fails.
 fn create_extensions(
     server: &Server,
     installation: &Installation,

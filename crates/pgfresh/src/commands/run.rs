@@ -85,8 +85,8 @@ pub(crate) fn execute(context: &Context, arguments: &Run) -> Result<ExitCode, Fa
     Ok(ExitCode::from(if exceeds && code == 0 { over_budget::EXIT } else { code }))
 }
 
-/// Stops the service after its command has ended with exit code `code`. If the user wants that, keeps
-/// the data or the databases of failed tests.
+/// Stops the service after its command has ended with exit code `code`. If the user wants that, keeps the data or the
+/// databases of failed tests.
 fn end(
     context: &Context,
     arguments: &Run,

@@ -47,8 +47,8 @@ struct Ready<'a> {
     /// Path of the root certificate, if pgfresh generated one for TLS.
     #[serde(skip_serializing_if = "Option::is_none")]
     root_certificate: Option<String>,
-    /// Name that identifies this process as a lease holder on a shared server.
-    /// These leases end when this process exits.
+    /// Name that identifies this process as a lease holder on a shared server. These leases end when this
+    /// process exits.
     #[serde(skip_serializing_if = "Option::is_none")]
     holder: Option<String>,
 }

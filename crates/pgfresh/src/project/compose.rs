@@ -1,5 +1,5 @@
-//! Finds the PostgreSQL service in Docker Compose files, and reads the options, scripts and
-//! variables that its container starts with.
+//! Finds the PostgreSQL service in Docker Compose files, and reads the options, scripts and variables that its
+//! container starts with.
 
 mod command;
 mod dockerfile;

@@ -1,5 +1,5 @@
-//! Detects which tool migrates a project's database, the command that runs the
-//! tool, and the files that the tool reads.
+//! Detects which tool migrates a project's database, the command that runs the tool, and the files that
+//! the tool reads.
 
 mod frameworks;
 mod jvm;

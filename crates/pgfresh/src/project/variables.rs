@@ -7,8 +7,8 @@ use super::folder;
 
 /// Maximum nesting depth of variables in default values.
 const MAX_DEPTH: usize = 8;
-/// Maximum length of a value, in bytes. A longer value isn't a name, version or setting,
-/// and could grow with each line of a file.
+/// Maximum length of a value, in bytes. A longer value isn't a name, version or setting, and could grow with each
+/// line of a file.
 const MAX_VALUE: usize = 1000;
 /// Maximum number of bytes that expansion may add to a text. After that, the remaining variables stay unexpanded.
 const MAX_GROWTH: usize = 10_000;

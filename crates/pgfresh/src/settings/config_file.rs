@@ -38,8 +38,8 @@ pub(super) struct ConfigFile {
 /// above it, if any.
 pub(super) fn read(path: Option<&Path>) -> Result<ConfigFile, Failure> {
     let here = std::env::current_dir().unwrap_or_default();
-    // A directory or a dangling link with this name is probably a mistake, so don't skip
-    // it: reading it below must cause an error.
+    // A directory or a dangling link with this name is probably a mistake, so don't skip it: reading it below must
+    // cause an error.
     let is_there = |path: &PathBuf| path.symlink_metadata().is_ok();
     let upwards = || here.ancestors().map(|folder| folder.join("pgfresh.toml")).find(is_there);
     let Some(path) = path.map(Path::to_owned).or_else(upwards) else { return Ok(ConfigFile::default()) };

@@ -51,8 +51,8 @@ pub(crate) struct ResolvedSettings {
     template_request: TemplateRequest,
     /// The project's folder: the configuration file's folder, or the working directory if there is no file.
     pub(crate) folder: PathBuf,
-    /// Trusted keys. A template built elsewhere must be signed with one of them. If the list is
-    /// empty, pgfresh doesn't check signatures.
+    /// Trusted keys. A template built elsewhere must be signed with one of them. If the list is empty, pgfresh doesn't
+    /// check signatures.
     pub(crate) trusted: Vec<TrustedKey>,
     /// The remote template cache, if there is one.
     pub(crate) remote: Option<RemoteSettings>,

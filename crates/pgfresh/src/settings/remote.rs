@@ -1,5 +1,5 @@
-//! Reads the settings for the remote template cache: its address (`[cache] remote`) and when to
-//! push templates there after a build (`push`).
+//! Reads the settings for the remote template cache: its address (`[cache] remote`) and when to push templates there
+//! after a build (`push`).
 
 use std::env;
 
@@ -18,8 +18,8 @@ const TARGET_VARIABLES: [&str; 5] = [
     "BITBUCKET_PR_DESTINATION_BRANCH",
 ];
 
-/// Variable for the remote's address. Unlike the address in the configuration
-/// file, this address can contain a password.
+/// Variable for the remote's address. Unlike the address in the configuration file, this address can
+/// contain a password.
 const REMOTE: &str = "PGFRESH_CACHE_REMOTE";
 
 /// Decides when to push a template built on this machine.

@@ -1,8 +1,8 @@
 //! Predicts how much a remedy gains.
 //!
-//! A prediction subtracts the saved time (see [`crate::attribution`]) from the suite's duration, but
-//! never goes below the time that the CPUs need. Each prediction assumes that the user applies a
-//! single remedy, so gains can't be added up.
+//! A prediction subtracts the saved time (see [`crate::attribution`]) from the suite's duration, but never goes
+//! below the time that the CPUs need. Each prediction assumes that the user applies a single remedy, so gains can't
+//! be added up.
 
 use report::{Basis, Factor, Finding, Gain, Quantity, Unit};
 use sys::Shortage;
@@ -16,8 +16,8 @@ use crate::attribution::Attribution;
 /// This gain comes on top of the gain visible in the time of a single-row commit. It was measured with six suites on
 /// three disks (docs/results.md).
 pub(super) const WARM_CACHE_GAIN: f64 = 0.16;
-/// How much the time without flushes can exceed or fall below the prediction,
-/// as fractions. Sampling errors come on top.
+/// How much the time without flushes can exceed or fall below the prediction, as fractions. Sampling errors
+/// come on top.
 ///
 /// This error exists because the same work doesn't take the same time on a different server. It was measured with the
 /// suites of [`WARM_CACHE_GAIN`].
@@ -30,8 +30,8 @@ impl Analysis<'_> {
         Some(Shortage { waited: waited.is_finite().then_some(waited), stolen: None })
     }
 
-    /// Predicts the suite's duration in seconds if a remedy saves `saved` seconds. The result is never
-    /// shorter than the time when CPUs are busy.
+    /// Predicts the suite's duration in seconds if a remedy saves `saved` seconds. The result is never shorter than
+    /// the time when CPUs are busy.
     ///
     /// Both the suite and concurrent sessions need CPUs. If there is only one session at a time, its CPU time is part
     /// of its waits, so a remedy saves both.
@@ -64,9 +64,9 @@ impl Analysis<'_> {
 
     /// Returns how many seconds the suite saves if nothing waits for a disk.
     ///
-    /// `flushing` is the time of the sessions' own flushes, which also slow down the work after them.
-    /// `checkpoints` is the time of other processes' flushes. However expensive a commit seems, the
-    /// result never exceeds the server's total time.
+    /// `flushing` is the time of the sessions' own flushes, which also slow down the work after them. `checkpoints`
+    /// is the time of other processes' flushes. However expensive a commit seems, the result never exceeds the
+    /// server's total time.
     pub(super) fn saved_with_waits(&self, flushing: f64, checkpoints: f64) -> f64 {
         let cost = self.circumstances.waiting_cost.unwrap_or(1.0).max(1.0);
         let most = self.attribution.database.saved.max(flushing + checkpoints);
@@ -75,8 +75,8 @@ impl Analysis<'_> {
     }
 }
 
-/// Removes a prediction's interval. In a CPU shortage, an unknown part of the
-/// apparent work is time spent waiting for a CPU.
+/// Removes a prediction's interval. In a CPU shortage, an unknown part of the apparent work is time spent
+/// waiting for a CPU.
 pub(super) fn mark_uncertain(finding: &mut Finding, shortage: &Shortage) {
     if let Some(gain) = &mut finding.gain {
         gain.factor = Factor::Point(Quantity::new(gain.factor.point(), Unit::Ratio));

@@ -18,8 +18,8 @@ const GRACE: Duration = Duration::from_secs(2);
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CommandEnd {
-    /// The command exited with this code, or a signal killed it. In that case,
-    /// the code is 128 plus the signal's number.
+    /// The command exited with this code, or a signal killed it. In that case, the code is 128 plus the
+    /// signal's number.
     Exited(u8),
     /// pgfresh ended the command after the time limit.
     TimedOut,
@@ -85,8 +85,8 @@ mod tests {
 
     use super::*;
 
-    /// Runs a shell script whose processes inherit the write end of a pipe. Returns
-    /// when all of these processes have exited.
+    /// Runs a shell script whose processes inherit the write end of a pipe. Returns when all of these processes
+    /// have exited.
     fn run_script(script: &str, limit: Option<Duration>, interrupted: bool) -> CommandEnd {
         let (mut reader, writer) = io::pipe().unwrap();
         let mut command = Command::new("sh");

@@ -38,8 +38,8 @@ pub(super) struct Runner<'a> {
     pub(super) time: Mutex<TimeSpent>,
 }
 
-/// Purpose of a run. For a run with a fault, the number selects one of the run's leases (counting
-/// from 1), which has the fault from its start.
+/// Purpose of a run. For a run with a fault, the number selects one of the run's leases (counting from 1), which has
+/// the fault from its start.
 #[derive(Debug)]
 pub(super) enum Purpose {
     /// Records the statements and rows without faults.
@@ -191,8 +191,8 @@ fn wait_for_sessions(service: &Service) {
     }
 }
 
-/// Ends all leases, so that the observer reads their rows. For each lease that can't be
-/// released, returns a lease end without rows.
+/// Ends all leases, so that the observer reads their rows. For each lease that can't be released, returns a lease end
+/// without rows.
 fn end_leases(leases: &Leases, transcripts: &[SessionTranscript]) -> Vec<LeaseEnd> {
     let names: BTreeSet<_> = transcripts.iter().map(|transcript| &transcript.database).collect();
     let mut unread = Vec::new();

@@ -46,8 +46,8 @@ pub(super) struct Targets {
     all: Vec<Target>,
     pub(super) unseen: BTreeSet<String>,
     pub(super) left_out: Vec<UntriedTest>,
-    /// Positions of each lease by its label: the index of the lease's target in `all`,
-    /// and the index of the lease in that target.
+    /// Positions of each lease by its label: the index of the lease's target in `all`, and the index of the lease in
+    /// that target.
     places: HashMap<String, (usize, usize)>,
 }
 
@@ -233,8 +233,8 @@ impl Recorder<'_> {
         Recorded::Target(target)
     }
 
-    /// Runs a command twice without faults. `limit` applies to the first run, whose
-    /// duration determines the second run's time limit.
+    /// Runs a command twice without faults. `limit` applies to the first run, whose duration determines the second
+    /// run's time limit.
     fn record_twice(self, words: &[OsString], scope: Scope, limit: Option<Duration>) -> Recorded {
         let mut runs: Vec<CommandRun> = Vec::new();
         for place in 0..2 {
@@ -328,8 +328,8 @@ impl Targets {
         self.all.iter().flat_map(|target| &target.leases)
     }
 
-    /// Returns true if any lease's rows include this table, or a table with this
-    /// column. `ignored` is a value of `--ignore`.
+    /// Returns true if any lease's rows include this table, or a table with this column. `ignored` is a value
+    /// of `--ignore`.
     pub(super) fn have_table(&self, ignored: &str) -> bool {
         self.leases().filter_map(|lease| lease.steady_rows.as_ref()).any(|rows| rows.has(ignored))
     }

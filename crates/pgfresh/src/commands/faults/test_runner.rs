@@ -69,8 +69,8 @@ impl TestCommand {
         })
     }
 
-    /// Returns the command that runs all tests. Drops words that consist of the placeholder, and
-    /// removes the placeholder from all others.
+    /// Returns the command that runs all tests. Drops words that consist of the placeholder, and removes the
+    /// placeholder from all others.
     pub(super) fn for_all(&self) -> Vec<OsString> {
         let words = self.words.iter().filter(|word| *word != TEST);
         words.map(|word| replaced(word, "")).collect()

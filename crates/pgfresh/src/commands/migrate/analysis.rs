@@ -172,8 +172,8 @@ fn compare_suite(
     let broken = suite::broken(&mut before, &mut after, &recording.statements, &observed)?;
     let last = report.statements.iter().rposition(|statement| !statement.is_bookkeeping);
     for (place, broken) in broken {
-        // Every failure is due to the migration, even if no single statement explains it.
-        // Such a failure goes to the last statement.
+        // Every failure is due to the migration, even if no single statement explains it. Such a failure goes to the
+        // last statement.
         if let Some(statement) = place.or(last).and_then(|place| report.statements.get_mut(place)) {
             statement.breaks.push(broken);
         }

@@ -72,16 +72,16 @@ impl Base {
         Ok(())
     }
 
-    /// Replaces paths in the checkout by the corresponding paths in the repository, because the checkout
-    /// is gone when the user reads the failure.
+    /// Replaces paths in the checkout by the corresponding paths in the repository, because the checkout is gone when
+    /// the user reads the failure.
     fn with_lasting_paths(&self, failure: Failure) -> Failure {
         let [checkout, repository] =
             [&self.checkout.root, &self.repository.root].map(|path| path.display().to_string());
         failure.replacing(&checkout, &repository)
     }
 
-    /// Runs the `[migrate] data` command on the older template. The result is an additional template
-    /// that depends on all of the revision's files.
+    /// Runs the `[migrate] data` command on the older template. The result is an additional template that depends on
+    /// all of the revision's files.
     pub(super) fn with_data(self, context: &Context) -> Result<Self, Failure> {
         self.build_template()?;
         let Some(data) = context.settings()?.migrate.data.clone() else { return Ok(self) };
@@ -102,8 +102,8 @@ impl Base {
         };
         let options =
             ServerOptions { template: Some(spec.clone()), ..self.provisioner.server_options().clone() };
-        // The rows stay on this machine, so only the underlying template is
-        // pulled from the remote cache or pushed there.
+        // The rows stay on this machine, so only the underlying template is pulled from the remote cache or
+        // pushed there.
         let provisioner = provisioning::find_or_download(&self.context, options)?;
         self.build(&provisioner).map_err(|error| self.data_failed(error))?;
         Ok(Self { provisioner, spec, ..self })

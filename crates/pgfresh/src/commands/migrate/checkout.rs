@@ -1,8 +1,8 @@
 //! Creates a temporary checkout of a revision.
 //!
-//! The checkout is a separate repository that borrows the objects of the user's repository. Unlike a
-//! worktree, it leaves no trace in the user's repository, even if pgfresh is killed. The guard, a process
-//! that outlives pgfresh, removes the folder.
+//! The checkout is a separate repository that borrows the objects of the user's repository. Unlike a worktree, it
+//! leaves no trace in the user's repository, even if pgfresh is killed. The guard, a process that outlives pgfresh,
+//! removes the folder.
 //!
 //! git doesn't check out installed dependencies, and pgfresh can't install them for an older revision. So the checkout
 //! links to the working tree's dependencies.
@@ -60,8 +60,8 @@ impl Checkout {
         Ok(checkout)
     }
 
-    /// Converts a path in the working tree to the corresponding path in the
-    /// checkout. Returns `None` for a path elsewhere.
+    /// Converts a path in the working tree to the corresponding path in the checkout. Returns `None` for a
+    /// path elsewhere.
     pub(super) fn path_of(&self, repository: &Repository, path: &Path) -> Option<PathBuf> {
         // The checkout itself may be in an ignored folder of the working tree.
         if path.starts_with(&self.root) {

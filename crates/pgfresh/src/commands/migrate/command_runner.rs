@@ -10,8 +10,8 @@ use crate::cancellation::{SIGNALS, die_by};
 use crate::failure::Failure;
 use crate::foreground::{self, Ended};
 
-/// Runs the user's commands. There must be only one runner in a process. If a signal
-/// ends pgfresh, the guards remove its files.
+/// Runs the user's commands. There must be only one runner in a process. If a signal ends pgfresh, the guards
+/// remove its files.
 #[derive(Debug)]
 pub(super) struct CommandRunner {
     between_commands: Arc<AtomicBool>,

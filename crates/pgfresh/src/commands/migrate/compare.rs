@@ -1,5 +1,5 @@
-//! `pgfresh migrate compare`: compares a full build with the result of running
-//! the new migrations on an older template.
+//! `pgfresh migrate compare`: compares a full build with the result of running the new migrations on an
+//! older template.
 
 use std::process::ExitCode;
 

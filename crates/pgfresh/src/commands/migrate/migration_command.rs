@@ -47,9 +47,9 @@ impl MigrationCommand {
         Self { words, folder, shown: user_command::to_line(&[command.into()]) }
     }
 
-    /// Determines the command that brings the older template to the working tree's state: first the
-    /// new SQL files, then the setup command, which must skip older migrations. Returns `None` if
-    /// there are neither new files nor a setup command.
+    /// Determines the command that brings the older template to the working tree's state: first the new SQL files,
+    /// then the setup command, which must skip older migrations. Returns `None` if there are neither new files nor a
+    /// setup command.
     pub(super) fn of_template(context: &Context, base: &Base) -> Result<Option<Self>, Failure> {
         let Some(spec) = context.settings()?.with_template()?.template else {
             let failure = Failure::new("cannot tell which command runs the migrations: there is no template");

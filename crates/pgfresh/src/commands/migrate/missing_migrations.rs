@@ -1,5 +1,5 @@
-//! Finds migrations that the older template has run but whose files have been
-//! removed from the working tree or renamed.
+//! Finds migrations that the older template has run but whose files have been removed from the working
+//! tree or renamed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -41,8 +41,8 @@ fn missing_of(spec: &TemplateSpec) -> Vec<MissingMigration> {
     older.filter(|path| !project.join(path).exists()).filter_map(of_missing).collect()
 }
 
-/// Returns the files in `folder` that contain the template's migrations. Not all
-/// of the template's inputs are migrations.
+/// Returns the files in `folder` that contain the template's migrations. Not all of the template's inputs
+/// are migrations.
 fn migrations_in(folder: &Path, spec: &TemplateSpec) -> BTreeSet<String> {
     let files = |patterns: &[String]| -> Vec<String> {
         patterns.iter().flat_map(|pattern| matching_files(folder, pattern)).collect()

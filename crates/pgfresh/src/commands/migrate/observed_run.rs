@@ -146,8 +146,8 @@ fn report_wait(
     }
 }
 
-/// Describes the session that `backend` waits for. Returns `None` if `backend`
-/// doesn't wait or the server doesn't respond.
+/// Describes the session that `backend` waits for. Returns `None` if `backend` doesn't wait or the server
+/// doesn't respond.
 fn holder_of(server: &Server, session: &mut Option<AdminConnection>, backend: i32) -> Option<String> {
     let sql = format!(
         "SELECT a.state, a.query FROM unnest(pg_catalog.pg_blocking_pids({backend})) AS b(pid) \

@@ -84,8 +84,8 @@ impl OldCode<'_> {
     fn run(&self, migration: Option<&MigrationCommand>) -> Result<SuiteRun, Failure> {
         let mut options = ServeOptions::new(self.base.context.settings()?)?;
         if options.isolation == Isolation::Server {
-            // Additional servers would start from the template in its state
-            // before the migration, so use clones instead.
+            // Additional servers would start from the template in its state before the migration, so use
+            // clones instead.
             options.isolation = Isolation::Clone;
         }
         let provisioner = &self.base.provisioner;
@@ -112,8 +112,8 @@ impl OldCode<'_> {
 
     /// Migrates the template's database on the new server.
     fn migrate(&self, started: &mut Started, migration: &MigrationCommand) -> Result<(), Failure> {
-        // The session would prevent copies of the database. Drop the entry, too, because the database
-        // will no longer equal the cached template.
+        // The session would prevent copies of the database. Drop the entry, too, because the database will no longer
+        // equal the cached template.
         (started.session, started.entry) = (None, None);
         let listener =
             LoopbackListener::open(&started.server, None).attempt("listen on", Path::new("127.0.0.1"))?;

@@ -86,8 +86,8 @@ fn commit_of(repository: &Repository, name: &str) -> Result<Option<String>, Fail
     repository.ask(["rev-parse", "--verify", "--quiet", "--end-of-options", &format!("{name}^{{commit}}")])
 }
 
-/// Returns the commit of the branch that the current branch will be merged into,
-/// and that branch's name without the remote.
+/// Returns the commit of the branch that the current branch will be merged into, and that branch's name
+/// without the remote.
 fn default_branch(repository: &Repository) -> Result<Option<(String, String)>, Failure> {
     let target = pull_request_target().map(|name| format!("origin/{name}"));
     let remote = repository.ask(["symbolic-ref", "--quiet", "--short", "refs/remotes/origin/HEAD"])?;

@@ -76,8 +76,8 @@ fn is_secret(name: &str, value: &str) -> bool {
 
 fn decide(name: &str, value: &str) -> Decision {
     let is_refused = server::Settings::default().set(name, value).is_err();
-    // After the start, pgfresh compares each value with what the server shows, so leave out values that the server
-    // computes.
+    // After the start, pgfresh compares each value with what the server shows, so leave out values that the
+    // server computes.
     let is_computed = value == "-1" || value.is_empty();
     if is_refused {
         Decision::LeftOut("pgfresh sets it, or it has no valid name")

@@ -54,8 +54,8 @@ pub(super) fn collect(service: &Service, project: &Path, notes: &mut Vec<String>
     found.into_iter().take(MAX_SCRIPTS).map(|(_, script)| script).collect()
 }
 
-/// Returns the script for a file whose name in the container is `name`. Returns
-/// `None` for files that the image ignores.
+/// Returns the script for a file whose name in the container is `name`. Returns `None` for files that the
+/// image ignores.
 fn script(name: &str, path: String) -> Option<InitScript> {
     let kind = match name.rsplit('.').next()? {
         "sql" => ScriptKind::Sql,

@@ -52,8 +52,8 @@ pub(super) struct Loader<'a> {
     /// Parsed Compose files by path. `None` marks an unreadable file. This cache lets many services extend services in
     /// the same file without reading it again.
     documents: BTreeMap<PathBuf, Option<Rc<Node>>>,
-    /// Files whose services have been loaded. Files can include each other in a
-    /// cycle, and can include a file many times.
+    /// Files whose services have been loaded. Files can include each other in a cycle, and can include a
+    /// file many times.
     included: BTreeSet<PathBuf>,
     /// Number of files read so far.
     files: usize,

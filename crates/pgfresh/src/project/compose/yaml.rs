@@ -1,7 +1,7 @@
 //! Parses YAML into a tree of texts, resolving aliases and merge keys (`<<`).
 //!
-//! Scalars keep the text in the file, so `version: 3.10` isn't a number here. A limit on
-//! nodes stops a file whose aliases multiply.
+//! Scalars keep the text in the file, so `version: 3.10` isn't a number here. A limit on nodes stops a file whose
+//! aliases multiply.
 
 use std::collections::HashMap;
 
@@ -38,8 +38,8 @@ impl Node {
         if let Self::Text(text) = self { Some(text) } else { None }
     }
 
-    /// Returns a list's items. For null, returns an empty slice, and for other
-    /// nodes, the node itself as the only item.
+    /// Returns a list's items. For null, returns an empty slice, and for other nodes, the node itself as
+    /// the only item.
     pub(super) fn items(&self) -> &[Self] {
         match self {
             Self::List(items) => items,
@@ -48,8 +48,8 @@ impl Node {
         }
     }
 
-    /// Returns names and values from a map or from a list of `NAME=VALUE` items. The value
-    /// is `None` if the file only has the name.
+    /// Returns names and values from a map or from a list of `NAME=VALUE` items. The value is `None` if the file only
+    /// has the name.
     pub(super) fn pairs(&self) -> Vec<(String, Option<String>)> {
         if let Self::Map(entries) = self {
             return entries

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use migrations::BrokenStatement;
 use pgwire::{NormalizedStatement, SessionTranscript, StatementNames};
 
-/// Failed statements without their values. The key consists of the statement and the
-/// SQLSTATE, because messages can contain values.
+/// Failed statements without their values. The key consists of the statement and the SQLSTATE, because messages can
+/// contain values.
 pub(super) type Failures = BTreeMap<(String, String), BrokenStatement>;
 
 /// Returns the statements that failed.
