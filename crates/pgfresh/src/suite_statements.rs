@@ -58,8 +58,8 @@ impl StatementWatch {
 
 impl SuiteStatements {
     /// Stores the statements in the cache for later migration checks, and writes them to the file that the user
-    /// requested. A failed command might not have run all statements, so its statements only go to the cache if the
-    /// cache has none.
+    /// requested. A failed command might not have run all statements. Its statements therefore only go to the cache if
+    /// the cache has none, and never to the file.
     pub(crate) fn keep(
         &self,
         arguments: &Run,

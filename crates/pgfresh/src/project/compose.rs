@@ -61,7 +61,7 @@ pub(crate) fn find(project: &Path, variables: &Variables) -> Search {
     for folder in project.ancestors().take_while(|folder| folder.starts_with(root)) {
         let mut own =
             if folder == project { variables.clone() } else { Variables::read(&folder.join(".env")) };
-        // Docker Compose reads this variable from its shell.
+        // The shell that starts Docker Compose sets this variable.
         own.add_default("PWD", folder.display().to_string());
         for path in files(folder) {
             let mut loader = Loader::new(project, &own);

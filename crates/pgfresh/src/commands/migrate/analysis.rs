@@ -80,7 +80,7 @@ fn no_recording(path: &Path, error: &dyn std::fmt::Display) -> Failure {
         .hint("\"pgfresh run --statements FILE -- COMMAND\" writes such a file.".to_owned())
 }
 
-/// Observes the migration on scratch servers and judges it.
+/// Observes the migration on a scratch server and judges it.
 pub(super) fn analyze(
     base: &Base,
     settings: &MigrateSettings,

@@ -61,8 +61,8 @@ pub(super) fn read(build: &Node, resolve: impl Fn(&str) -> PathBuf) -> Built {
     result
 }
 
-/// Returns the path of a copied file or folder in the image. If `target` ends with a slash, it is a folder that
-/// gets the file.
+/// Returns the path of a copied file or folder in the image. A file goes into the folder `target` if `target` ends
+/// with a slash or is the script folder.
 fn copied(path: PathBuf, source: &str, target: &str) -> (PathBuf, String) {
     let name = source.rsplit('/').next().unwrap_or_default();
     let into_folder = path.is_file() && (target.ends_with('/') || target.ends_with(SCRIPT_FOLDER));

@@ -44,7 +44,7 @@ pub(super) fn collect(service: &Service, project: &Path, notes: &mut Vec<String>
         }
     }
     found.sort_by(|a, b| a.0.cmp(&b.0));
-    // A later mount hides an earlier mount with the same name, so search the last one first.
+    // A later mount hides an earlier mount with the same name, so keep the last mount of each name.
     found.reverse();
     found.dedup_by(|a, b| a.0 == b.0);
     found.reverse();
