@@ -8,6 +8,8 @@
 //! - `profile::counters`: queries for counters
 //! - `lease::wal::page`: magic numbers of WAL pages
 //! - `gateway::faults::errors`: error texts, and their positions in the server's source
+//!
+//! `plans::import` compares the versions of production servers, which can be older.
 
 use std::ops::RangeInclusive;
 
@@ -125,8 +127,41 @@ impl Major {
     }
 }
 
+/// Planner statistics and EXPLAIN.
+impl Major {
+    /// Returns true if `pg_statistic_ext` can have expressions.
+    #[must_use]
+    pub const fn has_expression_statistics(self) -> bool {
+        self.0 >= 14
+    }
+
+    /// Returns true if `pg_statistic_ext_data` has a separate row for inherited statistics.
+    #[must_use]
+    pub const fn has_inherited_extended_statistics(self) -> bool {
+        self.0 >= 15
+    }
+
+    /// Returns true if EXPLAIN has the option `GENERIC_PLAN`.
+    #[must_use]
+    pub const fn has_explain_generic_plan(self) -> bool {
+        self.0 >= 16
+    }
+
+    /// Returns true if a session can report its counters immediately (`pg_stat_force_next_flush`).
+    #[must_use]
+    pub const fn has_forced_counters(self) -> bool {
+        self.0 >= 15
+    }
+}
+
 /// System catalogs.
 impl Major {
+    /// Returns true if there are multirange types.
+    #[must_use]
+    pub const fn has_multiranges(self) -> bool {
+        self.0 >= 14
+    }
+
     /// Returns true if columns have a compression method (`pg_attribute.attcompression`).
     #[must_use]
     pub const fn has_column_compression(self) -> bool {

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
 use plans::{RelationKind, RelationName};
-use server::{AdminConnection, Rows, Server, admin_params};
+use server::{AdminConnection, Major, Rows, Server, admin_params};
 
 use super::error::{During, LaboratoryError};
 use super::questions::Counters;
@@ -13,8 +13,6 @@ use super::{ADMIN, TIMEOUT};
 
 /// Maximum wait for a catalog table that a statement has locked.
 const SETTINGS: [(&str, &str); 1] = [("lock_timeout", "10s")];
-/// First major version whose sessions can report their counters immediately.
-const FIRST_WITH_FORCED_COUNTERS: u32 = 15;
 
 /// A relation as other sessions see it: without uncommitted changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -143,7 +141,7 @@ impl<'a> Catalogs<'a> {
 
     /// Returns true if sessions of this major version can report their counters immediately.
     pub(super) fn can_force_counters(&self) -> bool {
-        self.major >= FIRST_WITH_FORCED_COUNTERS
+        Major(self.major).has_forced_counters()
     }
 
     /// Returns the directory that contains the server's Unix socket.

@@ -36,7 +36,7 @@ mod wire;
 use std::time::Duration;
 
 use pgwire::{SessionTranscript, StartupParams};
-use server::{AdminConnection, SUPERUSER, Server};
+use server::{AdminConnection, Major, SUPERUSER, Server};
 use template::Provisioner;
 
 use self::databases::Databases;
@@ -50,8 +50,6 @@ use crate::Observations;
 const TIMEOUT: Duration = Duration::from_mins(10);
 /// Database that the laboratory's own sessions connect to.
 const ADMIN: &str = "postgres";
-/// First major version whose sessions can disable login triggers.
-const FIRST_WITH_LOGIN_TRIGGERS: u32 = 17;
 /// Server settings. Autovacuum is off because it would take locks. Parallel queries are off because their workers have
 /// separate counters.
 const SETTINGS: [(&str, &str); 4] = [
@@ -113,8 +111,7 @@ impl Laboratory {
     ///
     /// Returns an error if the server refuses the session.
     pub fn session(&self, database: &str) -> Result<AdminConnection, LaboratoryError> {
-        let has_triggers = self.major >= FIRST_WITH_LOGIN_TRIGGERS;
-        let options = if has_triggers { "-c event_triggers=off" } else { "" };
+        let options = if Major(self.major).has_login_triggers() { "-c event_triggers=off" } else { "" };
         let params =
             StartupParams::new([("user", SUPERUSER), ("application_name", "pgfresh"), ("options", options)]);
         let folder = self.server.run().socket_directory();

@@ -63,6 +63,8 @@ pub enum Reason {
     Refused(String),
     /// The statistics are inconsistent. For example, they have more values than frequencies.
     Invalid(Cow<'static, str>),
+    /// The setting isn't one of the planner's settings, or its value can't be one of them.
+    Setting,
     /// pgfresh doesn't support this kind of statistics.
     Unsupported(&'static str),
     /// The extended statistics object only exists in production, or its columns differ.
@@ -96,6 +98,7 @@ impl fmt::Display for Reason {
             }
             Self::Refused(message) => write!(f, "PostgreSQL refuses it: {message}"),
             Self::Invalid(why) => write!(f, "the statistics contradict themselves: {why}"),
+            Self::Setting => f.write_str("pgfresh applies only planner settings with plausible values"),
             Self::Unsupported(kind) => write!(f, "pgfresh cannot write {kind}"),
             Self::ExtendedOnlyInProduction => {
                 f.write_str("the template lacks this statistics object, or its columns differ")

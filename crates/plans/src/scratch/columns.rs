@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use server::{AdminConnection, SessionError};
+use server::{AdminConnection, Major, SessionError};
 
 use super::applied::{Applied, Reason};
 use super::error::{During, ScratchError};
@@ -18,8 +18,6 @@ use crate::{ColumnStatistics, Slot, Statistics};
 
 /// Matches columns and prepares slots. pgfresh replaces a comment in this SQL with [`MULTIRANGE`].
 const PREPARE: &str = include_str!("columns.sql");
-/// First major version with multirange types.
-const MULTIRANGES_SINCE: u32 = 14;
 /// Looks up the range type of a multirange type.
 const MULTIRANGE: &str =
     "WHEN t.typtype = 'm' THEN (SELECT r.rngtypid FROM pg_range r WHERE r.rngmultitypid = t.oid)";
@@ -81,7 +79,7 @@ pub(super) fn import(
     let (before, after) = PREPARE.split_once("-- Types as ANALYZE").unwrap_or((PREPARE, ""));
     session.query(before).during("match columns")?;
     compare(session, &columns, applied)?;
-    let multirange = if major < MULTIRANGES_SINCE { "" } else { MULTIRANGE };
+    let multirange = if Major(major).has_multiranges() { MULTIRANGE } else { "" };
     let prepare = format!("--{after}").replace("/* multirange */", multirange);
     session.query(&prepare).during("prepare the statistics of columns")?;
     let mut start = 0;

@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 
-use server::{AdminConnection, SessionError, identifier, literal};
+use server::{AdminConnection, Major, SessionError, identifier, literal};
 
 use super::applied::{Applied, Reason};
 use super::error::{During, ScratchError};
@@ -17,9 +17,6 @@ use super::sizes::number;
 use crate::file::validation;
 use crate::{CommonCombination, ExtendedStatistics, Statistics};
 
-/// First major version that stores statistics of expressions, and inherited statistics in a separate row.
-const EXPRESSIONS_SINCE: u32 = 14;
-const INHERITED_SINCE: u32 = 15;
 /// Magic numbers at the start of the binary forms, and the only type number that each form has.
 const DISTINCT_MAGIC: u32 = 0xA352_BFA4;
 const DEPENDENCIES_MAGIC: u32 = 0xB454_9A2C;
@@ -101,7 +98,7 @@ fn objects(
             object.columns.push((number(attnum.as_ref()), column.clone()));
         }
     }
-    if major >= EXPRESSIONS_SINCE {
+    if Major(major).has_expression_statistics() {
         let sql = "SELECT n.nspname, s.stxname, e.text, e.position FROM pg_statistic_ext s \
                    JOIN pg_namespace n ON n.oid = s.stxnamespace \
                    CROSS JOIN LATERAL unnest(pg_get_statisticsobjdef_expressions(s.oid)) WITH ORDINALITY e(text, position) \
@@ -130,7 +127,7 @@ fn write(
     if !same {
         return Ok(Err(Reason::ExtendedOnlyInProduction));
     }
-    if major < INHERITED_SINCE && extended.inherited {
+    if extended.inherited && !Major(major).has_inherited_extended_statistics() {
         return Ok(Err(Reason::Unsupported("inherited statistics of this kind before version 15")));
     }
     let (distinct, dependencies) = match (distinct(object, extended), dependencies(object, extended)) {
@@ -145,7 +142,7 @@ fn write(
     let (distinct, dependencies, common) = (hex(distinct), hex(dependencies), hex(common));
     let (oid, inherited) = (object.oid, extended.inherited);
     let mut key = vec![("stxoid", oid.to_string())];
-    if major >= INHERITED_SINCE {
+    if Major(major).has_inherited_extended_statistics() {
         key.push(("stxdinherit", inherited.to_string()));
     }
     let condition: Vec<String> = key.iter().map(|(name, value)| format!("{name} = {value}")).collect();

@@ -5,7 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use pgwire::{SqlLexer, encode};
-use server::{AdminConnection, Server, SessionError, Setting, literal};
+use server::{AdminConnection, Major, Server, SessionError, Setting, literal};
 
 use super::applied::{Applied, Reason};
 use super::error::{During, ScratchError};
@@ -16,8 +16,6 @@ use crate::{BoundStatement, ExplainError, PlanMode};
 
 /// Maximum planning time of a statement.
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
-/// First major version whose EXPLAIN supports `GENERIC_PLAN`.
-const FIRST_WITH_GENERIC_PLAN: u32 = 16;
 /// Name of the statement that is prepared to get its generic plan.
 const PREPARED: &str = "pgfresh_generic";
 /// Session settings that don't affect plans. They override settings of the template's database that could make EXPLAIN
@@ -30,8 +28,6 @@ const OVERRIDES: [Setting; 6] = [
     ("client_encoding", "UTF8"),
     ("quote_all_identifiers", "off"),
 ];
-/// First major version with the setting `transaction_timeout`.
-const FIRST_WITH_TRANSACTION_TIMEOUT: u32 = 17;
 /// Maximum number of statements whose planning exceeds [`LIMIT`]. After that, the session doesn't explain any more.
 const MOST_SLOW: u32 = 10;
 /// Keywords of the statements that EXPLAIN accepts. Parentheses may precede the keyword.
@@ -74,7 +70,7 @@ pub(super) struct Session {
 /// Opens a session as the superuser. Other settings are the same as in a client's session.
 fn open(server: &Server, database: &str, major: u32) -> Result<AdminConnection, ScratchError> {
     let mut overrides = OVERRIDES.to_vec();
-    if major >= FIRST_WITH_TRANSACTION_TIMEOUT {
+    if Major(major).has_transaction_timeout() {
         overrides.push(("transaction_timeout", "0"));
     }
     let mut connection = server.session_with(database, &overrides)?;
@@ -97,7 +93,7 @@ impl Session {
         let mut accepted = Vec::new();
         for (name, value) in settings {
             if !is_planner_setting(name) || !is_plausible_value(value) {
-                applied.leave_out(name, Reason::Invalid("it is not a planner setting".into()));
+                applied.leave_out(name, Reason::Setting);
                 continue;
             }
             match connection.query(&set(name, value, false)) {
@@ -250,7 +246,7 @@ fn generic(
         _ => "NULL".to_owned(),
     };
     let values: Vec<String> = (0..count_parameters(&statement.text)).map(value).collect();
-    let more: &[&str] = if major >= FIRST_WITH_GENERIC_PLAN { &["GENERIC_PLAN"] } else { &[] };
+    let more: &[&str] = if Major(major).has_explain_generic_plan() { &["GENERIC_PLAN"] } else { &[] };
     let options = [options, more].concat();
     let execute = format!("{}EXECUTE {PREPARED} ({})", explain_prefix(&options), values.join(", "));
     let force = "SET LOCAL plan_cache_mode = force_generic_plan";
