@@ -37,12 +37,6 @@ struct TimeLimit {
 }
 
 impl MigrationBudget {
-    /// Returns true if there is no limit.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
     /// Returns the limits that the migration exceeds. Ignores bookkeeping statements and those with an exception.
     ///
     /// A range exceeds a limit if its high end does. Without a prediction, the time of the migration's own run counts.

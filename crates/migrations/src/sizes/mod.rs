@@ -157,12 +157,6 @@ impl Production {
         &self.assumptions
     }
 
-    /// Returns true if the sizes of all tables are unknown.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.tables.values().all(|table| table.rows.is_none())
-    }
-
     /// Returns a table's number of rows and size in bytes in production. The size includes the TOAST table, but not the
     /// indexes. For a partitioned table, returns the sums over its partitions. `None` if a part is unknown.
     #[must_use]

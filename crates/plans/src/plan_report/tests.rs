@@ -96,7 +96,7 @@ explained 2 statements in 1.25 s after the command; 1 finding
 
 unused    no statement of the suite uses orders_note_idx
 not seen  5 runs of statements that PostgreSQL does not plan
-baseline  1 statement with another plan, 1 statement that the baseline lacks
+baseline  1 statement with a different plan, 1 statement that the baseline lacks
 new       SELECT ?
 ";
     assert_eq!(report().summary(80), expected);
