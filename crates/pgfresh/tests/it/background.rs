@@ -1,4 +1,4 @@
-//! Background server: programs of one project share it, and it ends without leftovers when it is idle.
+//! Tests the background server: the programs of a project share it, and it ends without leftovers when it is idle.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,7 +23,7 @@ fn url(scene: &Scene, options: &[&str]) -> String {
     outcome.stdout.trim().to_owned()
 }
 
-/// Returns the URL of the server, without the database.
+/// Returns the server's part of the URL, without the database.
 fn server_of(url: &str) -> String {
     url.rsplit_once('/').expect("a URL").0.to_owned()
 }
@@ -42,11 +42,11 @@ fn status(scene: &Scene) -> Option<Value> {
 const SCHEMA: &str = "CREATE TABLE one (id int);";
 const OTHER_SCHEMA: &str = "CREATE TABLE two (id int);";
 
-/// Configuration of a template whose setup runs until the file "go" exists.
+/// Template configuration whose setup runs until the file "go" exists.
 const WAITING: &str =
     "[template]\nsetup = \"touch begun; while [ ! -e go ]; do sleep 0.01; done\"\ninputs = [\"input\"]\n";
 
-/// Makes a project for one test, so that it joins no server of another test.
+/// Makes a project for one test, so that the test doesn't join another test's server.
 fn project(user: User) -> Scene {
     with_template(Scene::new(user))
 }
@@ -57,7 +57,8 @@ fn with_template(scene: Scene) -> Scene {
     scene
 }
 
-/// Starts a client that keeps the server until its standard input ends. Returns it with the URL that it printed.
+/// Starts a client that keeps the server until the client's standard input ends. Returns the client and the URL that
+/// it printed.
 fn holder(scene: &Scene) -> (Child, String) {
     let mut command = scene.pgfresh(["serve", "--shared"]);
     let mut holder = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -218,7 +219,7 @@ fn an_idle_server_ends_by_itself() {
     let scene = project(User::Ourselves);
     url(&scene, &["--idle", "2s"]);
     assert_eq!(slots(&scene), 1);
-    // `pgfresh status` in another project is no client of this server.
+    // `pgfresh status` in another project isn't a client of this server.
     let other = project(User::Ourselves);
     wait_until("the end of an idle server", || {
         assert!(status(&other).is_none());
@@ -234,7 +235,7 @@ fn an_unused_server_without_slot_ends_alone() {
     let slot = asked(&scene).pop_first().unwrap();
     let about: Value = serde_json::from_slice(&fs::read(slot.join("about")).unwrap()).unwrap();
     fs::remove_dir_all(&slot).unwrap();
-    // The next server has the same key, and so the same place.
+    // The next server has the same key, and therefore the same cache slot.
     let next = url(&scene, &["--idle", "1min"]);
     assert_ne!(server_of(&next), server_of(&first));
     let directory = PathBuf::from(about["log"].as_str().unwrap()).parent().unwrap().to_owned();
@@ -244,7 +245,7 @@ fn an_unused_server_without_slot_ends_alone() {
     scene.assert_nothing_left("after the slot was removed");
 }
 
-/// Simulates a person at a debugger, who needs longer than the server's idle time.
+/// Simulates a person in a debugger, who needs longer than the server's idle time.
 #[test]
 fn an_idle_open_session_keeps_the_server() {
     let open = |isolation: &str| {
@@ -259,7 +260,7 @@ fn an_idle_open_session_keeps_the_server() {
         (scene, psql)
     };
     let sessions = ["clone", "rollback"].map(open);
-    // The servers check several times whether they have been idle for long enough.
+    // In this time, the servers check several times whether they have been idle for long enough.
     thread::sleep(Duration::from_secs(5));
     for (scene, psql) in sessions {
         assert_eq!(slots(&scene), 1);
@@ -311,7 +312,7 @@ fn a_former_template_joins_its_server_again() {
     stop(&scene);
 }
 
-/// A former server ends when it has no client. A new request may come at that moment.
+/// A former server ends when its last client has left. A new request might arrive at that moment.
 #[test]
 fn alternating_templates_always_have_a_server() {
     let scene = project(User::Ourselves);
@@ -392,7 +393,7 @@ fn a_failed_tests_database_outlives_its_run() {
     }
 }
 
-/// Names of tests, percent-encoded as in HTTP requests, and as pgfresh prints them.
+/// Test names, percent-encoded as in HTTP requests, and as pgfresh prints them.
 const TESTS: [(&str, &str); 6] = [
     ("tests%2Ftest_x.py%3A%3Atest_y%5B1%5D", "tests/test_x.py::test_y[1]"),
     ("tests%2Ftest_x.py%3A%3Atest_y%2F1", "tests/test_x.py::test_y/1"),
@@ -447,7 +448,7 @@ fn kept_databases_are_listed_with_any_test_name() {
         assert!(asked.unwrap().status.success(), "{url}");
     }
     let path = status(&scene).unwrap()["log"].as_str().map(PathBuf::from);
-    // The server that continues with the data gives the databases that it keeps unused names.
+    // The server that takes over the data directory gives new names to the databases that it keeps.
     let (secret, rest) = urls[0].trim_start_matches("postgresql://postgres:").split_once('@').unwrap();
     let control = format!("http://:{secret}@{}", rest.split_once('/').unwrap().0);
     for _ in 0..2 {
@@ -462,12 +463,12 @@ fn kept_databases_are_listed_with_any_test_name() {
     stop(&scene);
 }
 
-/// Returns the answer of `GET /v1/databases/NAME` about the database at `url`.
+/// Returns the response to `GET /v1/databases/NAME` for the database at `url`.
 fn told_of(url: &str) -> String {
     ask(url, "GET", url.rsplit_once('/').unwrap().1)
 }
 
-/// Returns the answer of the server of `url` to a request about the database `name`.
+/// Sends a request about the database `name` to the server at `url`, and returns the response.
 fn ask(url: &str, method: &str, name: &str) -> String {
     let (secret, rest) = url.trim_start_matches("postgresql://postgres:").split_once('@').unwrap();
     let (address, _) = rest.split_once('/').unwrap();
@@ -481,7 +482,7 @@ fn ask(url: &str, method: &str, name: &str) -> String {
     answer
 }
 
-/// Returns the slots in `scene`'s cache with a lock of a starting server, past or present.
+/// Returns the slots in `scene`'s cache that have, or once had, the lock of a starting server.
 fn asked(scene: &Scene) -> BTreeSet<PathBuf> {
     let entries = fs::read_dir(scene.cache.join("servers")).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).filter(|path| path.join("start.lock").exists()).collect()
@@ -574,7 +575,7 @@ fn a_failed_start_prints_its_reason() {
 #[test]
 fn clients_during_an_end_get_a_server() {
     let scene = project(User::Ourselves);
-    // The server ends as soon as it can, again and again, while new clients come.
+    // The server ends as soon as it can, again and again, while new clients connect.
     for round in 0..rounds(4) {
         let outcomes: Vec<_> = (0..4)
             .map(|_| {

@@ -1,4 +1,5 @@
-//! Budgets: pgfresh counts the statements of each test, and of nothing else, and reports a test that exceeds its budget.
+//! Tests budgets: pgfresh counts only the statements of a test, for each test, and reports a test that exceeds its
+//! budget.
 
 use serde_json::{Value, json};
 
@@ -30,7 +31,7 @@ fn statements(gateway: &Gateway, name: &str, budget: &str) -> Value {
     seen
 }
 
-/// Returns text and count of each statement.
+/// Returns the text and count of each statement.
 fn lines(seen: &Value) -> Vec<(&str, u64)> {
     let line = |line: &'_ Value| line["count"].as_u64().unwrap();
     seen["statements"]
@@ -93,7 +94,7 @@ fn a_record_has_the_statements_of_its_lease(major: u32) {
     }
 }
 
-/// Sends messages of the extended protocol: tags and bodies.
+/// Sends extended-protocol messages, given as tags and bodies.
 fn send(connection: &mut crate::common::connection::Connection, words: &[(u8, &[u8])]) {
     for (tag, body) in words {
         connection.send(*tag, body).unwrap();
@@ -108,7 +109,7 @@ fn pipelined_and_copied_rows_are_counted(major: u32) {
     let gateway = start(major, &[]);
     lease(&gateway, &json!({ "name": "orders", "record": true }));
     let mut one = gateway.connect("orders", "").unwrap();
-    // Binds one value in text format, the digit.
+    // Binds one value in text format, the character `digit`.
     let bind = |digit: u8| [&b"\0insert\0\0\0\0\x01\0\0\0\x01"[..], &[digit], b"\0\0"].concat();
     let binds: Vec<_> = (b'1'..=b'7').map(bind).collect();
     let mut words: Vec<(u8, &[u8])> =
@@ -119,7 +120,7 @@ fn pipelined_and_copied_rows_are_counted(major: u32) {
     words.push((b'S', b""));
     send(&mut one, &words);
     until_ready(&mut one);
-    // Sends one select after the other, each with another value.
+    // Sends selects one after the other, each with a different value.
     send(&mut one, &[(b'P', b"select\0SELECT title FROM books WHERE author = $1::int\0\0\0"), (b'S', b"")]);
     until_ready(&mut one);
     for digit in b'1'..=b'6' {
@@ -144,7 +145,7 @@ fn pipelined_and_copied_rows_are_counted(major: u32) {
     one.close();
 }
 
-/// A query has its values in its text. The extended protocol then binds no values.
+/// A simple query contains its values as literals, so the extended protocol doesn't bind any values.
 #[test]
 fn literal_values_count_as_n_plus_one() {
     let gateway = start(15, &[]);
@@ -174,7 +175,7 @@ fn a_reset_begins_another_test(major: u32) {
         let mut one = gateway.connect("orders", "").unwrap();
         one.rows("INSERT INTO books VALUES (1, 'one')").unwrap();
         one.rows("INSERT INTO books VALUES (2, 'two')").unwrap();
-        // A database that cannot be reset stays with its test.
+        // A database that can't be reset stays with its test.
         let (status, refused) =
             gateway.http("POST", "/v1/databases/orders/reset", r#"{"test": "one", "statements": 1}"#);
         assert_eq!((status, &refused["error"]["code"]), (409, &json!("55006")), "{refused}");
@@ -187,7 +188,7 @@ fn a_reset_begins_another_test(major: u32) {
             (vec![("INSERT INTO books VALUES (?, …)", 2)], Value::Null)
         );
         assert!(over["message"].as_str().unwrap().starts_with("2 statements, 1 allowed\n"), "{over}");
-        // The statements of the clean-up count for no test.
+        // The cleanup's statements don't count for any test.
         assert_eq!(statements(&gateway, "orders", "")["count"], 0);
         let mut two = gateway.connect_in_time("orders", "");
         assert_eq!(two.value("SELECT count(*) FROM books").unwrap(), "12");
@@ -197,7 +198,7 @@ fn a_reset_begins_another_test(major: u32) {
         two.wait_for_end();
         let (status, gone) = gateway.http("GET", "/v1/databases/orders/statements", "");
         assert_eq!((status, &gone["error"]["code"]), (404, &json!("3D000")));
-        // Another lease of that name has no statements of the first, and no record.
+        // Another lease of the same name doesn't have the first lease's statements or its record.
         let mut three = gateway.connect_in_time("orders", "");
         three.rows("SELECT 1").unwrap();
         let (status, unrecorded) = gateway.http("GET", "/v1/databases/orders/statements", "");
@@ -245,7 +246,7 @@ fn parallel_sessions_count_for_one_test() {
         assert_eq!(gateway.reset("orders").0, 204);
         assert_eq!(statements(&gateway, "orders", "")["count"], 0);
     }
-    // A statement during the end of a lease belongs to no later test.
+    // A statement that runs while a lease ends doesn't count for a later test.
     let mut one = gateway.connect_in_time("orders", "");
     one.send(b'Q', b"SELECT pg_sleep(60)\0").unwrap();
     assert_eq!(gateway.http("DELETE", "/v1/databases/orders?test=last&statements=0", "").0, 204);
@@ -273,7 +274,8 @@ fn wrong_budgets_are_refused_before_anything_is_done() {
     assert_eq!(statements(&gateway, "orders", "")["count"], 0);
 }
 
-/// Runs `script` with `budget` as the table of budgets. In it, `SQL NAME` is psql with that database.
+/// Runs `script` with `budget` as the configuration's budget table. In the script, `SQL NAME` runs psql in the
+/// database `NAME`.
 fn run(scene: &Scene, budget: &str, script: &str) -> crate::common::Outcome {
     scene.write("pgfresh.toml", &format!("[budget]\n{budget}\n"));
     let script = script.replace("SQL", &format!("{} -XAtq -d", ground::psql()));
@@ -294,7 +296,7 @@ fn a_run_fails_with_its_exceeded_budgets() {
         test_many: 6 statements, 3 allowed; one query ran 6 times with different values, 5 allowed\n\
         \x20     6 × SELECT ? AS one (N+1)\n";
     assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(1), told), "{outcome}");
-    // A run that has failed keeps its exit code, and reports all tests.
+    // A failed run keeps its exit code, and reports all tests.
     let outcome = run(&scene, "statements = 1", &format!("{script}; exit 7"));
     assert_eq!(outcome.code, Some(7), "{outcome}");
     assert!(outcome.stderr.starts_with("pgfresh: 3 tests exceeded their budget\n"), "{outcome}");
@@ -344,7 +346,7 @@ fn invalid_budgets_give_one_clear_error() {
 #[test]
 fn hundreds_of_leases_are_each_measured() {
     let gateway = start(15, &[]);
-    // pgfresh keeps the records of fewer leases that have ended.
+    // pgfresh keeps fewer records of ended leases than this.
     for number in 0..520 {
         let name = format!("d{number}");
         let mut one = gateway.connect(&name, "-cpgfresh.record=on -cpgfresh.linger=0").unwrap();

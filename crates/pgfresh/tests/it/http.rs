@@ -1,5 +1,5 @@
-//! HTTP interface of `pgfresh serve`: it leases, resets, keeps and releases databases, serves integresql's clients, reports its state,
-//! and refuses clients without the secret.
+//! Tests the HTTP interface of `pgfresh serve`: it leases, resets, keeps and releases databases, serves integresql's
+//! clients, reports its state, and rejects clients without the secret.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -12,7 +12,7 @@ use crate::common::serve::Serve;
 use crate::common::{Scene, User, WAIT_TIMEOUT, as_root, ground, wait_until};
 use serde_json::{Value, json};
 
-/// Id of another user.
+/// User ID of another user.
 const OTHER_UID: u32 = 65_534;
 
 fn start() -> Serve {
@@ -20,7 +20,7 @@ fn start() -> Serve {
 }
 
 impl Serve {
-    /// Sends a request with these headers and `Host`; returns the stream of the answer.
+    /// Sends a request with `headers` and `Host`. Returns the stream with the response.
     fn send(&self, request: &str, headers: &[&str], body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(self.address()).unwrap();
         stream.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
@@ -41,7 +41,7 @@ impl Serve {
         )
     }
 
-    /// Sends a request with these headers, and waits for the complete answer.
+    /// Sends a request with `headers`, and waits for the complete response.
     fn ask(&self, request: &str, headers: &[&str], body: &str) -> Answer {
         let mut text = String::new();
         self.send(request, headers, body).read_to_string(&mut text).unwrap();
@@ -54,7 +54,7 @@ impl Serve {
         self.ask(request, &[&format!("Authorization: Bearer {}", self.secret())], &body)
     }
 
-    /// Becomes a holder until the caller drops the reader; returns also the holder's name.
+    /// Becomes a holder until the caller drops the reader. Returns the reader and the holder's name.
     fn hold(&self) -> (BufReader<TcpStream>, String) {
         let token = format!("Authorization: Bearer {}", self.secret());
         let mut answer = BufReader::new(self.send("GET /v1/hold", &[&token], ""));
@@ -67,7 +67,7 @@ impl Serve {
         (answer, said["holder"].as_str().unwrap().to_owned())
     }
 
-    /// Leases a database; returns the body of the answer.
+    /// Leases a database. Returns the response body.
     fn lease(&self, request: &Value) -> Value {
         let answer = self.call("POST /v1/databases", request);
         assert_eq!(answer.status, 201, "{request}: {answer:?}");
@@ -93,13 +93,13 @@ impl Answer {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// Returns the SQLSTATE of an error.
+    /// Returns the SQLSTATE in an error response.
     fn code(&self) -> String {
         self.json()["error"]["code"].as_str().unwrap_or_default().to_owned()
     }
 }
 
-/// Runs `sql` in the database at `url`; returns the output, or the error.
+/// Runs `sql` in the database at `url`. Returns the output, or the error.
 fn psql(url: &str, sql: &str) -> String {
     let output = Command::new(ground::psql()).args([url, "-XAtqc", sql]).output().unwrap();
     let text = if output.status.success() { output.stdout } else { output.stderr };
@@ -119,7 +119,7 @@ fn leased_servers_restart_stop_and_crash() {
     );
     assert_eq!(psql(url, "CREATE UNLOGGED TABLE u AS SELECT 1 a"), "");
     assert_eq!(psql(url, "ALTER SYSTEM SET work_mem = '7MB'"), "");
-    // No other session sees the setting, not even on another server.
+    // The setting doesn't affect another session, not even on another server.
     let other = serve.lease(&json!({ "isolation": "server" }));
     for url in [serve.ready["url"].as_str().unwrap(), other["url"].as_str().unwrap()] {
         assert_eq!(psql(url, "SELECT count(*) FROM pg_roles WHERE rolname = 'only_here'"), "0");
@@ -155,7 +155,7 @@ fn a_database_is_leased_reset_kept_and_released() {
     let (url, socket) = (leased["url"].as_str().unwrap(), leased["socket_url"].as_str().unwrap());
     assert!(leased["jdbc_url"].as_str().unwrap().starts_with("jdbc:postgresql://127.0.0.1:"), "{leased}");
     assert_eq!(psql(socket, "CREATE TABLE a AS SELECT 1 b; SELECT current_database()"), "shop");
-    // The socket is the gateway's, so connecting to an unused name makes a database.
+    // The socket belongs to the gateway, so connecting to an unused name makes a database.
     assert_eq!(psql(&socket.replacen("shop", "another", 1), "SELECT current_database()"), "another");
     assert_eq!(psql(url, "SELECT count(*) FROM a"), "1");
 
@@ -187,7 +187,7 @@ fn released_leases_leave_their_holder() {
     serve.lease(&json!({ "name": "orders", "holder": other }));
     drop(holding);
     let is_leased = |name: &str| serve.call(&format!("GET /v1/databases/{name}"), &Value::Null).status == 200;
-    // pgfresh releases the holder's leases in their order.
+    // pgfresh releases the holder's leases in the order in which they began.
     wait_until("the end of the holder's last lease", || !is_leased("last"));
     assert!(is_leased("orders"), "it is another client's");
 }
@@ -222,7 +222,7 @@ fn half_closed_clients_keep_their_leases() {
         }
         assert_eq!(answer.status, status, "{request}: {answer:?}");
     }
-    // The client sends several requests at once.
+    // The client sends several requests without waiting for responses.
     let status = serve.wording("GET /v1/status", &[&token], "").replace("Connection: close\r\n", "");
     let mut stream = TcpStream::connect(serve.address()).unwrap();
     stream.write_all(status.repeat(3).as_bytes()).unwrap();
@@ -238,7 +238,7 @@ fn half_closed_clients_keep_their_leases() {
     wait_until("the end of what is held", || !is_leased());
 }
 
-/// The lease of a client that has ended would take its room until the server ends.
+/// If the client has ended, its lease would otherwise take up space until the server ends.
 #[test]
 fn disconnects_with_unread_requests_are_noticed() {
     let serve = start();
@@ -256,7 +256,7 @@ fn leases_of_ended_holders_are_released() {
     let serve = start();
     let (holding, holder) = serve.hold();
     let token = format!("Authorization: Bearer {}", serve.secret());
-    // A server takes longer than these moments to start.
+    // A server takes longer than these durations to start.
     for (name, moment) in [("one", 10), ("two", 50)] {
         let wanted = json!({ "name": name, "isolation": "server", "holder": holder }).to_string();
         let request = serve.send("POST /v1/databases", &[&token], &wanted);
@@ -289,7 +289,7 @@ fn keep_failed_records_last_statements() {
     assert!(seen["statements"][1]["seconds"].as_f64().unwrap() >= 0.05, "{seen}");
     assert_eq!([&last["error"]["code"], &seen["template"]], [&json!("42P01"), &json!("template1")]);
 
-    // Each lookup names another test, and has no statement from before a reset or before this lease.
+    // Each lookup names a different test, and doesn't return statements from before a reset or before this lease.
     assert_eq!(serve.call("POST /v1/databases/shop/reset", &json!({})).status, 204);
     assert_eq!(run(&look("shop")), [""; 0]);
     (0..25).for_each(|number| drop(psql(&url, &format!("SELECT {number}"))));
@@ -302,7 +302,7 @@ fn keep_failed_records_last_statements() {
     psql(&url.replace("/shop", "/rolled"), "SELECT 'in rollback isolation'");
     assert_eq!(run(&look("rolled")), ["SELECT 'in rollback isolation'"]);
 
-    // As in the server, only the first 63 bytes of a name count.
+    // As on a PostgreSQL server, only the first 63 bytes of a name count.
     let long = "x".repeat(70);
     let url = serve.lease(&json!({ "name": long }))["url"].as_str().unwrap().to_owned();
     psql(&url, "SELECT 'in a long name'");
@@ -357,7 +357,7 @@ fn a_name_may_be_whatever_a_server_takes() {
     let serve = start();
     for name in ["\u{1}\t\n\u{7f}", "é ü\"'%/?#", &"é".repeat(40)] {
         let leased = serve.lease(&json!({ "name": name }));
-        // A server cuts names, and so does pgfresh: at 63 bytes, between two characters.
+        // Like a PostgreSQL server, pgfresh truncates names at 63 bytes, between two characters.
         let kept = leased["name"].as_str().unwrap();
         assert_eq!(kept, &name[..name.floor_char_boundary(63)]);
         assert_eq!(psql(leased["url"].as_str().unwrap(), "SELECT current_database()"), kept, "{name:?}");
@@ -420,7 +420,7 @@ fn integresql_is_spoken_as_its_clients_know_it() {
     assert_eq!(leases[1], Value::Null, "nothing else is left: {leases}");
 }
 
-/// A connection pool opens connections again, also after its test has returned the database.
+/// A connection pool might open further connections, even after its test has returned the database.
 #[test]
 fn late_integresql_clients_get_the_same_template() {
     let serve = start();
@@ -457,7 +457,8 @@ fn late_integresql_clients_get_the_same_template() {
     assert_eq!(ask("DELETE ~/late/tests/1", "").status, 404);
 }
 
-/// Only one of the requests ends the lease; the next client may have the database already when the others come.
+/// Only one of the requests ends the lease. When the other requests arrive, the next client might already have the
+/// database.
 #[test]
 fn parallel_returns_release_a_database_once() {
     let serve = start();
@@ -483,7 +484,7 @@ fn discarding_an_integresql_template_ends_waits() {
     thread::scope(|scope| {
         let waiting = scope.spawn(|| serve.ask("GET /api/v1/templates/0c12/tests", &[], "").status);
         assert_eq!(serve.ask("DELETE /api/v1/admin/templates", &[], "").status, 204);
-        // The status is 404 if the request came later.
+        // The status is 404 if the request arrived later.
         assert!([410, 404].contains(&waiting.join().unwrap()));
     });
     assert_eq!(serve.call("GET /v1/status", &Value::Null).json()["leases"], json!([]));
@@ -545,7 +546,8 @@ fn nobody_comes_in_without_the_secret() {
     }
 }
 
-/// The answers to integresql's clients are as good as the secret, and these clients send none. Other users' programs must send it.
+/// A response to an integresql client is as valuable as the secret, and these clients don't send the secret. Other
+/// users' programs must send it.
 #[test]
 fn integresql_is_for_programs_of_the_same_user() {
     if !as_root("be another user") {
@@ -565,7 +567,7 @@ fn integresql_is_for_programs_of_the_same_user() {
     assert_eq!(stranger(&format!("/token/{}/api/v1/templates", serve.secret())), 400);
 }
 
-/// pgfresh reads a body that it ignores, because the next request follows on the same connection.
+/// pgfresh reads a body even if it ignores it, because the next request follows on the same connection.
 #[test]
 fn connections_survive_unused_request_bodies() {
     let serve = start();

@@ -1,4 +1,4 @@
-//! Too little space, or too few rights: pgfresh reports a clear error and leaves nothing behind.
+//! Tests limits: with too little space, or too few rights, pgfresh reports a clear error and leaves nothing behind.
 
 use std::thread;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use crate::common::client::{Client, failure, startup};
 use crate::common::gateway::Gateway;
 use crate::common::{Outcome, ground, majors, mounts, postgres, wait_until};
 
-/// Returns shell lines that mount a file system with these bounds at `$MOUNTED`, and make it the place.
+/// Returns shell commands that mount a file system with the limits `bounds` at `$MOUNTED`, and make it the place.
 fn tmpfs(bounds: &str) -> String {
     format!("mount -t tmpfs -o mode=0711,{bounds} none \"$MOUNTED\"; export PGFRESH_PLACE=\"$MOUNTED\"")
 }
@@ -20,7 +20,8 @@ fn assert_clean(outcome: &Outcome) {
 fn a_full_place_fails_at_boot() {
     let Some(scene) = mounts::scene() else { return };
     assert_eq!(scene.run(["run", "--", "true"]).code, Some(0));
-    // The image has 737 files. The place is full at the first directory, during the copy, and while the server boots.
+    // The image has 737 files. So with these limits, the place is full at the first directory, during the copy, or
+    // while the server boots.
     for files in [4, 6, 40, 450, 752, 762, 772] {
         let mount = tmpfs(&format!("size=1g,nr_inodes={files}"));
         let outcome = mounts::run(&scene, &mount, &["run", "--", "echo", "reached"]);
@@ -70,7 +71,7 @@ fn databases_stay_within_the_space() {
             }
         };
         assert_eq!(refused.sqlstate, "53100", "{refused:?}");
-        // A database has 7 to 8 MB, and copies may take half of the space.
+        // A database takes 7 to 8 MB, and copies can take half of the space.
         assert_eq!(sessions.len(), 4, "PostgreSQL {major}");
         assert_eq!(gateway.status()["templates"][0]["ready"], 0);
         sessions.pop();
@@ -98,7 +99,7 @@ fn excess_clients_get_their_turn() {
     });
 }
 
-/// All databases are in use, so these clients wait. They get an error and do not delay the shutdown.
+/// All databases are in use, so these clients wait. They get an error and don't delay the shutdown.
 #[test]
 fn a_shutdown_ends_waits_for_databases() {
     let options = ["--space", "64MB", "--linger", "60s"];
@@ -146,7 +147,7 @@ fn a_full_cache_gets_no_incomplete_image() {
 #[test]
 fn a_full_cache_is_named_by_psql() {
     let Some(scene) = mounts::scene() else { return };
-    // The cache has space for the template only.
+    // The cache only has space for the template.
     let mount = "mount -t tmpfs -o mode=0711,size=200m none \"$MOUNTED\"; export PGFRESH_CACHE=\"$MOUNTED\"
         \"$1\" run -- true; \"$1\" psql -- -qc ''; \"$1\" stop
         dd if=/dev/zero of=\"$MOUNTED/large\" bs=1M 2>errors || true";
@@ -184,7 +185,8 @@ fn blocks_are_shared_where_the_file_system_can() {
     }
 }
 
-/// The file system is smaller than all databases together. The setup freezes the rows, so that reads do not write to them.
+/// The file system is smaller than all databases together. The setup freezes the rows, so that reads don't write to
+/// them.
 #[test]
 fn copies_share_blocks_on_18() {
     const SETUP: &str = "psql -XAtqc 'CREATE TABLE filler AS SELECT repeat(md5(id::text), 30) FROM generate_series(1, 60000) AS id' \

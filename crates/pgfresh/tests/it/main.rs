@@ -1,12 +1,12 @@
-//! Tests of the binary, and of the crates below it with real servers: a module for each command and feature. CONTRIBUTING.md has an
-//! index of them.
+//! Tests the binary, and the crates below it with real servers. There is a module for each command and feature, and CONTRIBUTING.md
+//! has an index of them.
 //!
 //! ```sh
 //! cargo test -p pgfresh --test it                  # all
 //! cargo test -p pgfresh --test it gateway::        # one module
 //! ```
-//! All modules are one process, and tests of different modules run at once. Therefore no test changes the process: its environment,
-//! working directory, umask, limits or signal handlers. A test that needs other ones starts a child.
+//! All modules run in the same process, and tests in different modules run concurrently. Therefore no test changes the process: its
+//! environment, working directory, umask, limits or signal handlers. A test that needs different values starts a child process.
 // Tests may ignore failures.
 #![allow(clippy::let_underscore_must_use)]
 
@@ -19,7 +19,7 @@ mod common;
 mod copies;
 mod environments;
 mod faults;
-// Its machines are network namespaces.
+// The fleet's machines are network namespaces.
 #[cfg(target_os = "linux")]
 mod fleet;
 mod gateway;

@@ -1,4 +1,4 @@
-//! Backends of the server: which ones wait for clients, which ones pgfresh reuses, and what a client sees of them.
+//! Tests waiting backends: which ones wait for clients, which ones pgfresh reuses, and what a client notices.
 
 mod own_sessions;
 mod pending_signals;

@@ -1,4 +1,4 @@
-//! pgfresh's own sessions, to which no setting of a template applies.
+//! Tests that template settings don't affect pgfresh's own sessions.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use template::ServerOptions;
 use crate::common::leases::{LeaseFixture, params};
 use crate::common::{all_majors_since, postgres};
 
-/// Settings of a template for all of its sessions.
+/// Template settings that apply to all sessions.
 const SET: &str = "CREATE ROLE guest; ALTER ROLE postgres SET role = guest; ALTER ROLE postgres SET client_encoding = latin1; \
     ALTER ROLE postgres SET statement_timeout = '1ms'; ALTER ROLE postgres SET default_transaction_read_only = on; \
     ALTER ROLE postgres SET search_path = public; ALTER ROLE postgres SET default_transaction_isolation = serializable; \

@@ -1,5 +1,5 @@
-//! Backends with a pending signal. A backend acts on SIGTERM when it is scheduled. Until then it seems alive, but the next client must
-//! not get it.
+//! Tests backends with a pending signal. A backend acts on SIGTERM only when the kernel schedules it. Until then it
+//! looks alive, but the next client must not get it.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -22,7 +22,7 @@ fn pid_of(session: &mut AdminConnection) -> Pid {
     Pid::from_raw(rows[0][0].as_deref().unwrap().parse().unwrap()).unwrap()
 }
 
-/// Makes a backend wait in the leased database `name` for the next client with `params`.
+/// Makes a backend with `params` wait in the leased database `name` for the next client.
 fn leave_backend(server: &LeaseFixture, name: &str, params: &StartupParams) -> Pid {
     let Connected { backend: Backend { stream, startup_response, seat }, guard } =
         server.connect_with(name, None, params).unwrap();
@@ -53,7 +53,7 @@ fn end_sessions(server: &LeaseFixture, name: &str, pid: Pid, end: impl FnOnce() 
 #[test]
 fn terminated_backends_are_not_reused() {
     let params = params("postgres");
-    // Such a server has read its template before, and therefore keeps backends.
+    // This server has analyzed its template before, so it keeps backends.
     let server = after_a_client(ServerOptions::default(), "CREATE TABLE t (id int)", &params);
     let ask = |name: &str| {
         let Connected { backend, .. } = server.connect_with(name, None, &params).unwrap();
@@ -76,8 +76,9 @@ fn terminated_backends_are_not_reused() {
     }
 }
 
-/// Starts a gateway that has read its template, and therefore keeps backends in leases, which last. On a busy machine, clients may have
-/// databases from before that. If none of twenty names gets a backend again, the gateway keeps none.
+/// Starts a gateway that has analyzed its template, and therefore keeps backends in lasting leases. On a busy
+/// machine, clients might have databases from before the analysis. If none of twenty names gets a backend again, the
+/// gateway doesn't keep backends.
 fn after_clients(template: &str, flags: &[&str]) -> Gateway {
     let gateway = Gateway::start(15, template, &[&["--linger", "60s"], flags].concat());
     let backend = |name: &str| {
@@ -88,7 +89,7 @@ fn after_clients(template: &str, flags: &[&str]) -> Gateway {
         pid
     };
     for early in (0..20).map(|number| format!("early_{number}")) {
-        // The second session may come before the first has gone.
+        // The second session might come before the first has gone.
         let pids: BTreeSet<_> = (0..4).map(|_| backend(&early)).collect();
         if pids.len() < 4 {
             break;
@@ -97,7 +98,8 @@ fn after_clients(template: &str, flags: &[&str]) -> Gateway {
     gateway
 }
 
-/// Opens the next session while the process `held_up` is stopped, and continues that after a moment. Its query must succeed.
+/// Opens the next session while the process `held_up` is stopped, and continues the process after a moment. The
+/// session's query must succeed.
 fn expect_service(gateway: &Gateway, name: &str, held_up: Pid, way: &str) {
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -151,7 +153,7 @@ fn signalled_backends_are_not_reused() {
     }
 }
 
-/// Backends that wait in databases without a lease are backends like all others.
+/// A terminated backend that waits in a database without a lease must not serve a client.
 #[test]
 fn terminated_backends_of_ready_databases_are_unused() {
     let gateway = after_clients("CREATE TABLE t (id int)", &[]);
@@ -177,7 +179,7 @@ fn terminated_backends_of_ready_databases_are_unused() {
     }
 }
 
-/// The idle time of a waiting backend would count for its next client.
+/// Without special handling, a waiting backend's idle time would count against its next client.
 #[test]
 fn idle_timeouts_prevent_waiting_backends() {
     let table = "CREATE TABLE t (id int)";

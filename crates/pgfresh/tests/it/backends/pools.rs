@@ -1,5 +1,5 @@
-//! Pools of sessions: each session of a lease finds a waiting backend once a few leases have shown how many come, and none shows
-//! anything of an earlier lease.
+//! Tests session pools. After a few leases, pgfresh knows how many sessions a lease opens, so each session finds a
+//! waiting backend. No session shows traces of an earlier lease.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -11,15 +11,15 @@ use crate::common::gateway::Gateway;
 use crate::common::random::Random;
 use crate::common::{on_every_major, wait_until};
 
-/// Number of sessions of a large pool.
+/// Number of sessions in a large pool.
 const POOL: usize = 10;
-/// Options of a lease that ends with its last session, and of one that outlives the test.
+/// Options for a lease that ends with its last session, and for a lease that outlives the test.
 const BRIEF: &str = "-c pgfresh.linger=0";
 const LASTING: &str = "-c pgfresh.linger=1h";
 const TEMPLATE: &str = "CREATE TABLE t (id int); CREATE ROLE guest; CREATE SCHEMA away";
-/// Number of leases after which all databases that were ready before the first are used up.
+/// Number of leases that use up all databases that were ready before the first lease.
 const LEASES_TO_LEARN: u32 = 12;
-/// Time in which pgfresh usually starts the backends for a pool.
+/// Time within which pgfresh usually starts the backends for a pool.
 const TIME_TO_START: Duration = Duration::from_secs(10);
 
 on_every_major! {
@@ -30,7 +30,7 @@ on_every_major! {
 }
 
 impl Gateway {
-    /// Opens the sessions of a pool, at once or one after the other.
+    /// Opens the sessions of a pool, either concurrently or consecutively.
     fn pool(&self, name: &str, options: &str, size: usize, at_once: bool) -> Vec<Connection> {
         let open = || self.connect(name, options).unwrap();
         if !at_once {
@@ -47,18 +47,20 @@ impl Gateway {
         (0..LEASES_TO_LEARN).for_each(|_| self.lease_pool("taught", options, size));
     }
 
-    /// Opens the sessions of a pool in a new lease, all at the same time, and closes them.
+    /// Opens the sessions of a pool concurrently in a new lease, and closes them.
     fn lease_pool(&self, name: &str, options: &str, size: usize) {
         static LEASES: AtomicUsize = AtomicUsize::new(0);
         let name = format!("{name}_{}", LEASES.fetch_add(1, Ordering::Relaxed));
         self.pool(&name, options, size, true).into_iter().for_each(Connection::close);
     }
 
-    /// Waits until `size` backends wait in each ready database in which any waits, and in at least one. A copy that pgfresh made
-    /// while a client waited has none, and pgfresh chooses it only if there is no other.
+    /// Waits until each ready database with waiting backends has `size` of them, and at least one database has. A
+    /// copy that pgfresh made while a client waited has no backends, and pgfresh selects that copy only if there
+    /// isn't another.
     ///
-    /// If a backend takes more than a second to start, pgfresh forgets its startup parameters until the next client, because
-    /// starting backends ahead of clients must not slow a busy server down. So this opens another lease from time to time.
+    /// If a backend takes more than a second to start, pgfresh forgets its startup parameters until the next client,
+    /// because starting backends ahead of clients must not slow down a busy server. So this function opens another
+    /// lease from time to time.
     fn wait_for_backends(&self, options: &str, size: usize) {
         let sql = "SELECT min(waiting), count(*) FROM (SELECT count(pid) AS waiting FROM pg_database \
             JOIN pg_stat_activity USING (datname) WHERE datname LIKE 'pgfresh\\_ready\\_%' GROUP BY datname) AS ready";
@@ -88,7 +90,7 @@ fn older(pool: &mut [Connection], moment: &str) -> usize {
 
 fn later_sessions_of_a_pool_find_waiting_backends(major: u32) {
     for (options, size) in [(BRIEF, POOL), (LASTING, POOL), (LASTING, 3)] {
-        // A note would make the server start with more copies than these leases use up.
+        // With a note, the server would start with more copies than these leases use up.
         let gateway = Gateway::start_without_notes(major, TEMPLATE, &[]);
         gateway.teach(options, size);
         for (lease, at_once) in [false, true, false].into_iter().enumerate() {
@@ -101,7 +103,7 @@ fn later_sessions_of_a_pool_find_waiting_backends(major: u32) {
     }
 }
 
-/// Actions of sessions, and queries that give the same for each new session.
+/// Actions of sessions, and queries whose results are the same in each new session.
 const TRACES: [(&str, &str); 10] = [
     ("SET work_mem = '77kB'", "SHOW work_mem"),
     ("SET app.x = 'left'", "SELECT current_setting('app.x', true) IS NULL"),
@@ -137,18 +139,18 @@ fn sessions_of_a_pool_show_no_earlier_lease(major: u32) {
         for session in &mut pool {
             for _ in 0..random.below(4) {
                 let (action, _) = *random.choose(&TRACES);
-                // Only one session can have the lock.
+                // Only one session can hold the lock.
                 if action.contains("lock") && done.contains(&action) {
                     continue;
                 }
-                // An action fails if an earlier one forbids it. Then it leaves nothing.
+                // An action fails if an earlier action prevents it. Then it doesn't leave a trace.
                 if session.rows(action).is_ok() {
                     done.push(action);
                 }
             }
         }
         for (number, session) in pool.into_iter().enumerate() {
-            // Some clients leave without a word.
+            // Some clients disconnect without a Terminate message.
             if number % 3 > 0 {
                 session.close();
             }
@@ -167,7 +169,7 @@ fn pools_leave_room_in_a_small_server(major: u32) {
     assert_eq!(pool.len(), 34);
 }
 
-/// A backend that a client has used may have called what another one defined.
+/// A backend that a client has used might have called functions that another client has defined.
 fn definitions_spare_backends_that_no_client_used(major: u32) {
     let gateway = Gateway::start_without_notes(major, TEMPLATE, &[]);
     gateway.teach(LASTING, 3);

@@ -1,5 +1,5 @@
-//! Backends for the first clients of a server, which start ahead if the clients of an earlier server had equal parameters. The clients
-//! see no other difference, and the note of the parameters disturbs no client.
+//! Tests backends that start before a server's first clients, if clients of an earlier server had the same
+//! parameters. Clients don't notice any other difference, and the stored parameters never disturb a client.
 
 use std::process::Command;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::common::digests::in_place;
 use crate::common::leases::{LeaseFixture, params};
 use crate::common::{WAIT_TIMEOUT, postgres, wait_until};
 
-/// Query for the number of sessions that send the WAL.
+/// Query that counts WAL sender sessions.
 const SENDERS: &str = "SELECT count(*) FROM pg_stat_get_wal_senders()";
 
-/// Starts a server after one with a client of these `params`, and waits for its first databases.
+/// Starts a server after an earlier server has had a client with `params`, and waits for the first databases.
 pub(super) fn after_a_client(options: ServerOptions, sql: &str, params: &StartupParams) -> LeaseFixture {
     let server =
         LeaseFixture::noted(options, sql, None, Duration::from_mins(10), |earlier| earlier.note(params));
@@ -29,7 +29,7 @@ fn query(connected: Connected, sql: &str) -> Vec<Vec<Option<String>>> {
     session.query(sql).unwrap()
 }
 
-/// One of the clients had a role that a test had made, and that the next server does not have.
+/// One of the clients had a role that a test had created, and that the next server doesn't have.
 #[test]
 fn noted_clients_find_waiting_backends() {
     let [usual, stranger] = [params("postgres"), params("stranger")];
@@ -51,13 +51,13 @@ fn noted_clients_find_waiting_backends() {
     assert!(!log.contains("FATAL"), "{log}");
 }
 
-/// A user who can write into the cache can cause nothing worse than a slow start.
+/// A user who can write to the cache can't cause anything worse than a slow start.
 #[test]
 fn any_note_of_clients_is_harmless() {
     let no_user = "00030000 YXBwbGljYXRpb25fbmFtZQB4AA==\n";
     let (replication, future) =
         ("00030000 dXNlcgBwb3N0Z3JlcwByZXBsaWNhdGlvbgB0cnVlAA==\n", "00030063 dXNlcgBwb3N0Z3JlcwA=\n");
-    // The text means -c post_auth_delay=40.
+    // The encoded parameters contain -c post_auth_delay=40.
     let slow = "00030000 dXNlcgBwb3N0Z3JlcwBvcHRpb25zAC1jIHBvc3RfYXV0aF9kZWxheT00MAA=\n";
     for note in ["", "no note", "00030000 \n", "ffffffff AAAAAAAA\n", no_user, replication, future, slow] {
         let options = ServerOptions::default();
@@ -67,7 +67,7 @@ fn any_note_of_clients_is_harmless() {
         let Connected { backend, .. } = server.connect_with("a", None, &params("postgres")).unwrap();
         let mut session = AdminConnection::adopt(backend.stream, WAIT_TIMEOUT).unwrap();
         assert_eq!(session.query("SELECT 1").unwrap(), [[Some("1".to_owned())]], "{note}");
-        // A slow start of a backend does not delay the databases.
+        // A backend that starts slowly doesn't delay the databases.
         wait_until("two ready databases", || server.leases.status().ready[0].1 > 1);
         assert_eq!(server.admin(SENDERS), [[Some("0".to_owned())]], "{note}");
     }
@@ -122,7 +122,7 @@ fn forbidden_parameters_find_no_backend() {
     assert!(matches!(error, LeaseError::Refused(_)), "{error}");
 }
 
-/// Only the start of a session can set it.
+/// This parameter can be set only when a session starts.
 #[test]
 fn later_configuration_is_in_effect() {
     let server = after_a_client(ServerOptions::default(), "SELECT", &params("postgres"));
@@ -148,7 +148,7 @@ fn login_triggers_fire_for_each_client() {
         trigger,
         &params("postgres"),
     );
-    // The trigger has not fired in the template, nor for any session of pgfresh.
+    // The trigger hasn't fired in the template or for a session of pgfresh.
     let seen = "SELECT oid, (SELECT count(*) FROM logins), current_setting('my.login', true) \
         FROM pg_database WHERE datname = current_database()";
     let lease = || {
@@ -165,7 +165,7 @@ fn login_triggers_fire_for_each_client() {
     assert!(status.recycled.0 >= 3 && status.dropped.is_empty(), "{:?}", status.dropped);
 }
 
-/// While such a backend waited, the server would have to make all copies itself.
+/// If a backend waited, the server would have to make all copies itself.
 #[test]
 fn no_backend_waits_for_replication_clients() {
     let replication = StartupParams::new([("user", "postgres"), ("replication", "database")]);

@@ -1,4 +1,5 @@
-//! Backends that wait in databases without a lease: clients find them, and no statement fails because of them.
+//! Tests spare backends, which wait in databases without a lease: clients find them, and no statement fails because
+//! of them.
 
 use crate::common::connection::{Connection, SqlError};
 use crate::common::gateway::Gateway;
@@ -11,14 +12,14 @@ on_every_major! {
     spares_respect_connection_limits
 }
 
-/// Query whether the backend started before a moment.
+/// Returns whether the session's backend started before `moment`.
 fn is_older(session: &mut Connection, moment: &str) -> bool {
     let sql = format!("SELECT backend_start < '{moment}' FROM pg_stat_activity WHERE pid = pg_backend_pid()");
     session.value(&sql).unwrap() == "t"
 }
 
 impl Gateway {
-    /// Opens sessions until one finds a backend that was there already.
+    /// Opens sessions until one of them finds a backend that was waiting.
     fn wait_for_spare(&self, database: &str) {
         wait_until("a waiting backend", || {
             let sql = "SELECT clock_timestamp()";
@@ -28,11 +29,11 @@ impl Gateway {
             session.close();
             older
         });
-        // The next one may be starting.
+        // The next backend might still be starting.
         self.spares(database, |count| count > 0);
     }
 
-    /// Waits until the number of sessions in a database satisfies `condition`.
+    /// Waits until the number of sessions in the database `database` satisfies `condition`.
     fn spares(&self, database: &str, condition: impl Fn(usize) -> bool) {
         let sql = format!(
             "SELECT count(*) FROM pg_stat_activity WHERE datname = '{database}' AND application_name = '' \
@@ -65,7 +66,7 @@ fn simple(gateway: &Gateway, database: &str, sql: &str) -> Result<(), SqlError> 
     result
 }
 
-/// Prepares `sql` in a new session, and runs it only after pgfresh has had time to start a backend.
+/// Prepares `sql` in a new session, but runs it only after pgfresh has had time to start a backend.
 fn prepared(gateway: &Gateway, database: &str, sql: &str) -> Result<(), SqlError> {
     let mut session = gateway.connect(database, "").unwrap();
     session.send(b'P', format!("later\0{sql}\0\0\0").as_bytes()).unwrap();
@@ -77,7 +78,7 @@ fn prepared(gateway: &Gateway, database: &str, sql: &str) -> Result<(), SqlError
     session.send(b'B', b"\0later\0\0\0\0\0\0\0").unwrap();
     session.send(b'E', b"\0\0\0\0\0").unwrap();
     session.send(b'S', b"").unwrap();
-    // The answer to another query shows whether the first one has failed.
+    // The result of another query shows whether the first query has failed.
     let result = session.rows("SELECT 1").and_then(|_| session.rows("SELECT 1")).map(drop);
     session.close();
     result
@@ -129,7 +130,7 @@ fn spares_respect_connection_limits(major: u32) {
     for _ in 0..4 {
         let open = || Connection::open(&gateway.address(), "postgres", &[("user", "few")]);
         let mut opened = None;
-        // The backend of the session before takes a moment to end.
+        // The previous session's backend takes a moment to end.
         wait_until("a session within the limit", || {
             opened = open().ok();
             opened.is_some()
@@ -140,7 +141,7 @@ fn spares_respect_connection_limits(major: u32) {
     }
 }
 
-/// A trigger fires when the client comes, not before.
+/// A login trigger fires when the client connects, not before.
 #[test]
 fn login_triggers_keep_spares_away() {
     let gateway = start(18);

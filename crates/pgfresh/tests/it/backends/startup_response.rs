@@ -1,4 +1,4 @@
-//! Startup responses of a session are about its own database.
+//! Tests that a session's startup response is about the client's own database.
 
 use std::time::Duration;
 
@@ -9,14 +9,15 @@ use template::ServerOptions;
 use crate::common::leases::{LeaseFixture, params};
 use crate::common::{WAIT_TIMEOUT, postgres, wait_until};
 
-/// Template for which the server warns at the start of each session: its collation has another version than the catalog.
+/// Template that makes the server warn at the start of each session, because the recorded collation version differs
+/// from the actual version.
 const SETUP: &str = "CREATE TABLE t (id int); \
     UPDATE pg_database SET datcollversion = '9' WHERE datname = current_database()";
 
-/// Number of leases for each isolation.
+/// Number of leases for each isolation mode.
 const LEASES: usize = 6;
 
-/// Asserts that the server has warned about this database, and about no other.
+/// Asserts that the server has warned about the database `name` only.
 fn assert_is_about(name: &str, startup_response: &[u8], what: &str) {
     let startup_response = String::from_utf8_lossy(startup_response);
     let expected = format!("database \"{name}\" has ");
@@ -38,7 +39,7 @@ fn open(major: u32) -> LeaseFixture {
     LeaseFixture::noted(options, SETUP, None, Duration::ZERO, setup)
 }
 
-/// Versions before 15 store no collation version.
+/// PostgreSQL versions before 15 don't store the collation version of a database.
 #[test]
 fn warnings_concern_the_clients_own_database() {
     for major in [15, 18] {

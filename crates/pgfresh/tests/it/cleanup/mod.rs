@@ -1,7 +1,7 @@
-//! pgfresh leaves nothing behind, whichever process ends, at any moment and by any signal.
+//! Tests that pgfresh leaves nothing behind, whichever process ends, at any moment and by any signal.
 //!
-//! Each loop kills [`kills`] times as each available user, at moments spread over a whole life. These are before the guard, during
-//! the copy, the boot, the command and the stop, and after the end.
+//! Each loop kills [`kills`] times as each available user, at moments that cover a whole run: before the guard,
+//! during the copy, the boot, the command and the stop, and after the end.
 
 mod kills;
 
@@ -20,16 +20,16 @@ use crate::common::terminal::Terminal;
 use crate::common::{Scene, User, end_of, ground, wait_until};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-/// Number of kills in one loop for one user.
+/// Number of kills in each loop for each user.
 fn kills() -> u32 {
     rounds(7)
 }
 
-/// Running pgfresh with its own process group.
+/// Running pgfresh in its own process group.
 struct Life<'a> {
     scene: &'a Scene,
     child: Child,
-    /// Whether its command runs until standard input ends.
+    /// Whether pgfresh's command runs until its standard input ends.
     endless: bool,
     context: String,
 }
@@ -43,20 +43,20 @@ impl Life<'_> {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// Sends `signal` to pgfresh; false if it has ended before.
+    /// Sends `signal` to pgfresh. Returns false if pgfresh has already ended.
     fn signal(&mut self, signal: Signal) -> bool {
         !self.is_over() && kill_process(self.pid(), signal).is_ok()
     }
 
-    /// Lets the command end, and waits for that.
+    /// Lets the command end, and waits for its end.
     fn finish(&mut self) {
         drop(self.child.stdin.take());
         end_of(&mut self.child, &self.context);
     }
 }
 
-/// Starts pgfresh until `kill` has succeeded [`kills`] times for each user. `kill` waits for pgfresh's end, and returns whether it
-/// found its victim.
+/// Starts pgfresh until `kill` has succeeded [`kills`] times for each user. `kill` waits for pgfresh's end, and
+/// returns whether it found its victim.
 fn kill_at_random(kill: impl Fn(&mut Life<'_>) -> bool) {
     for &user in User::all() {
         let scene = Scene::new(user);
@@ -80,7 +80,7 @@ fn kill_at_random(kill: impl Fn(&mut Life<'_>) -> bool) {
     }
 }
 
-/// Returns the duration of an undisturbed life, and a little more.
+/// Returns slightly more than the time that an undisturbed run takes.
 fn life_span(scene: &Scene) -> Duration {
     let live = || {
         let begun = Instant::now();
@@ -138,7 +138,8 @@ fn after_sigkill_of_the_postmaster_and_of_pgfresh() {
     });
 }
 
-/// No process is left that could clean up at once. The next start or a sweep does, when the killed processes have ended.
+/// No process is left that could clean up immediately. The next start or a sweep cleans up after the killed processes
+/// have ended.
 #[test]
 fn after_sigkill_of_guard_and_pgfresh() {
     kill_at_random(|life| {
@@ -154,7 +155,8 @@ fn after_sigkill_of_guard_and_pgfresh() {
     });
 }
 
-/// Sends `signal` at random moments: before its command runs, pgfresh ends by the signal, and later it ends as its command does.
+/// Sends `signal` at random moments. Before its command runs, pgfresh ends by the signal. Later, pgfresh ends in the
+/// same way as its command.
 fn signal_at_random(signal: Signal) {
     kill_at_random(|life| {
         let hit = life.signal(signal);
@@ -182,8 +184,8 @@ fn after_sighup() {
     signal_at_random(Signal::HUP);
 }
 
-/// Runs pgfresh on a terminal with an endless command, [`kills`] times for each user, as the terminal's first process or below a
-/// shell, until `disturb` acts on the terminal.
+/// Runs pgfresh on a terminal with an endless command, [`kills`] times for each user, either as the terminal's first
+/// process or under a shell, until `disturb` acts on the terminal.
 fn on_a_terminal(disturb: impl Fn(Terminal) -> Option<Terminal>) {
     for &user in User::all() {
         let scene = Scene::new(user);
@@ -196,7 +198,7 @@ fn on_a_terminal(disturb: impl Fn(Terminal) -> Option<Terminal>) {
             let mut command = Command::new("setsid");
             command.arg("--ctty");
             if below_a_shell {
-                // The last command prevents the shell from replacing itself by pgfresh.
+                // The last command prevents the shell from replacing itself with pgfresh.
                 command.args(["sh", "-c", "\"$@\"; exit", "sh"]);
             }
             command.arg(ground::program()).args(["run", "--", "sleep", "600"]);
@@ -213,7 +215,7 @@ fn on_a_terminal(disturb: impl Fn(Terminal) -> Option<Terminal>) {
     }
 }
 
-/// Whether the process, or its first child, runs pgfresh.
+/// Whether the process, or its first child if `child` is set, runs pgfresh.
 fn runs_pgfresh(pid: u32, child: bool) -> bool {
     let pid = if child {
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
@@ -241,7 +243,7 @@ fn after_the_terminal_was_closed() {
     });
 }
 
-/// A client of `serve` may end at any moment, and the kernel then closes its end of the pipe.
+/// A client of `serve` can end at any moment, and then the kernel closes the client's end of the pipe.
 #[test]
 fn after_the_lifeline_of_serve_was_closed() {
     for &user in User::all() {

@@ -1,4 +1,5 @@
-//! `pgfresh bench` times every contender, writes the results to the requested files, and leaves nothing behind.
+//! Tests that `pgfresh bench` times every contender, writes the results to the requested files, and leaves nothing
+//! behind.
 
 use std::fs;
 use std::io::Read;
@@ -18,7 +19,7 @@ fn json(outcome: &Outcome) -> Value {
     serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}\n{outcome}"))
 }
 
-/// Returns the row of a table whose first column has this text.
+/// Returns the row whose first column is `what`, in the table `title`.
 fn row<'a>(report: &'a Value, title: &str, column: &str, what: &str) -> &'a Value {
     let tables = report["tables"].as_array().unwrap();
     let table = tables.iter().find(|table| table["title"] == title);
@@ -30,20 +31,20 @@ fn number(value: &Value) -> f64 {
     value["value"].as_f64().unwrap_or_else(|| panic!("no number: {value}"))
 }
 
-/// Returns the number of values of each contender, by phase.
+/// Returns the number of values for each contender, by phase.
 fn counts(report: &Value) -> Vec<usize> {
     let samples = report["samples"].as_array().unwrap();
     let phases = samples.iter().flat_map(|sample| sample["phases"].as_array().unwrap());
     phases.map(|phase| phase["values"].as_array().unwrap().len()).collect()
 }
 
-/// Waits until the file has that text in it.
+/// Waits until the file contains `text`.
 fn wait_for(file: &Path, text: &str) {
     let what = format!("\"{text}\" in \"{}\"", file.display());
     wait_until(&what, || fs::read_to_string(file).is_ok_and(|content| content.contains(text)));
 }
 
-/// Returns the contents of the run directories in that place.
+/// Returns what is in the run directories under `place`.
 fn left_in(place: &Path) -> Vec<PathBuf> {
     let folders = |path: &Path| fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
     folders(place).flat_map(|root| folders(&root)).collect()
@@ -61,7 +62,7 @@ fn one_shard_of_a_fleet_builds() {
     let builds = |way| row(&report, title, "way", way)["set-ups"].as_str().unwrap().to_owned();
     assert_eq!(builds("every shard migrates"), "2");
     assert_eq!(builds("every shard restores a dump"), "0");
-    // A shard on a machine that is too busy for a download builds the template and reports it.
+    // On a machine that is too busy for a download, a shard builds the template itself and reports it.
     let notes = report["notes"].as_array().unwrap();
     let refused = notes.iter().filter(|note| note.as_str().unwrap().contains(" is built here: ")).count();
     let built: usize =
@@ -98,7 +99,7 @@ fn clean_up_methods_are_timed_on_every_major() {
 #[test]
 #[cfg_attr(pgfresh_portable, ignore = "compares with a server in RAM")]
 fn transactions_are_counted_by_number_of_clients() {
-    // The majors run at once, because each takes a second for each of 42 turns.
+    // The majors run concurrently, because each takes a second for each of 42 rounds.
     thread::scope(|scope| {
         for major in some_of([MAJORS[0], MAJORS[2]]) {
             scope.spawn(move || count_transactions(major));
@@ -131,7 +132,7 @@ fn count_transactions(major: u32) {
     assert!((number(&published["clients: 3"]) - 12.27).abs() < 0.01, "{published}");
 }
 
-/// Also runs as root, whose servers run as another account than the programs that start them.
+/// Also runs as root. Then the servers run as a different account than the programs that start them.
 #[test]
 fn starts_are_timed_beside_those_by_hand() {
     for &user in User::all() {
@@ -151,7 +152,7 @@ fn resets_are_timed_by_number_of_tables() {
         let words =
             ["bench", "fresh", "--tables=5,120", "--rounds", "3", "--json", "--postgres", postgres.as_str()];
         let report = json(&scene.run(words));
-        // Neither ten nor a hundred of five tables can be written to.
+        // With five tables, the variants that write to ten or a hundred tables are left out.
         assert_eq!(counts(&report), [3; 8], "{report}");
         let rows = report["tables"][0]["rows"].as_array().unwrap();
         let shown: Vec<_> = rows.iter().map(|row| (&row["tables"], &row["written to"])).collect();
@@ -298,7 +299,7 @@ fn a_signal_between_runs_ends_the_benchmark() {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let turns = || fs::read_to_string(scene.directory.join("turns")).unwrap_or_default().len();
     wait_until("the first run", || turns() > 0);
-    // The next server needs longer than this to start.
+    // The next server takes longer than this to start.
     thread::sleep(Duration::from_millis(20));
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     let outcome = collect(child);
@@ -322,7 +323,7 @@ fn an_interrupt_writes_the_finished_rounds() {
         wait_for(&page, "pgfresh: rollback isolation");
         kill_process(Pid::from_child(&child), Signal::INT).unwrap();
         let outcome = collect(child);
-        // stderr has nothing but progress.
+        // stderr contains only progress messages.
         let is_progress = |line: &str| line.starts_with("pgfresh: ") && line.contains("rounds");
         assert!(outcome.code == Some(130) && outcome.stderr.lines().all(is_progress), "{outcome}");
         assert!(outcome.stdout.contains("A test and its clean-up, in turn"), "{outcome}");
@@ -352,7 +353,7 @@ fn an_end_before_results_prints_no_tables() {
     for words in [["bench", "start"], ["doctor", "--quick"]] {
         let mut command = scene.pgfresh(words);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        // Send the signal as soon as pgfresh catches it.
+        // Send the signal as soon as pgfresh has a handler for it.
         let status = format!("/proc/{}/status", child.id());
         wait_until("the handler", || {
             let status = fs::read_to_string(&status).unwrap();

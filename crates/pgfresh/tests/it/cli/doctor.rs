@@ -1,4 +1,4 @@
-//! `pgfresh doctor` reports on a disk and a suite, and leaves nothing behind.
+//! Tests that `pgfresh doctor` reports on a disk and a suite, and leaves nothing behind.
 
 use std::fs;
 use std::process::Stdio;
@@ -71,7 +71,8 @@ fn invalid_report_formats_fail_before_measurements() {
         assert!(page.contains(&format!("<h3>{name}</h3>")), "{name}: {page}");
         assert!(outcome.stdout.contains(&format!("\n{name}  ")), "{outcome}");
     }
-    // The page has two pictures with a distribution for each row of the comparison, and the table of the terminal.
+    // The page has two pictures with a distribution for each row of the comparison, and the same table as the
+    // terminal.
     assert_eq!(page.matches("<figure ").count(), 2, "{page}");
     assert!(
         page.contains("one 8 kB write: fdatasync: p50 ") && page.contains("a commit, durable: p50 "),
@@ -109,7 +110,7 @@ fn drives_without_real_flushes_are_reported() {
     ];
     machine(&root, &scene.place, &drive);
     let (sysfs, procfs) = (root.join("sys"), root.join("proc"));
-    // The place is a tmpfs, so that writes are fast and no disk gets a flush.
+    // The directory is on a tmpfs, so that writes are fast and no disk is flushed.
     let examine = || {
         let (sysfs, procfs) = (sysfs.to_str().unwrap(), procfs.to_str().unwrap());
         let place = scene.place.to_str().unwrap();
@@ -142,7 +143,8 @@ fn a_suites_waits_are_named_on_every_major() {
         let facts = &layer(&diagnosis, "Suite")["facts"];
         assert_eq!(facts["usual number of sessions at work"]["value"], 1.0, "{facts}");
         assert!(facts["in the database"]["value"].as_f64().unwrap() > 0.5, "{facts}");
-        // Ten sleeps of 0.2 s are most of the time, and are no sync. A busy machine takes few samples and misses some of it.
+        // Ten sleeps of 0.2 s take most of the time, and aren't syncs. A busy machine takes few samples and misses
+        // part of the time.
         let findings = diagnosis["findings"].as_array().unwrap();
         let named = |name| findings.iter().any(|one| one["name"] == name);
         assert!(named("The database is at work, and waits for nothing"), "{findings:?}");
@@ -210,7 +212,8 @@ fn a_soak_shows_temperatures_until_interrupted() {
     assert!(outcome.stdout.contains("\nSoak ") && outcome.stdout.contains("fdatasyncs of 8 kB"), "{outcome}");
 }
 
-/// Returns the report of `doctor --url` about a server that `run` starts with `words`, after a script that has its URL in `$URL`.
+/// Returns the report of `doctor --url` within a `run` with the options `words`, after `script`, which has the
+/// server's URL in `$URL`.
 fn of_url(scene: &Scene, words: &[&str], script: &str) -> Value {
     let program = ground::program().display();
     let script = format!("URL=$DATABASE_URL; {script}\nexec {program} doctor --quick --json --url \"$URL\"");
@@ -245,7 +248,7 @@ fn foreign_servers_are_read_on_every_major() {
 fn foreign_servers_stay_unchanged() {
     let scene = Scene::new(User::Ourselves);
     let (program, psql) = (ground::program().display(), ground::psql());
-    // The list has every relation, function, setting and role.
+    // The list contains every relation, function, setting and role.
     let catalog = "SELECT oid, relname FROM pg_class UNION ALL SELECT oid, proname FROM pg_proc UNION ALL \
         SELECT 0, name || setting FROM pg_settings UNION ALL SELECT oid, rolname FROM pg_roles ORDER BY 1, 2";
     let look = format!("{psql} -XqAtc \"{catalog}\" \"$URL\"");

@@ -1,4 +1,4 @@
-//! Error messages in full, and exit codes.
+//! Tests complete error messages and exit codes.
 //!
 //! `DIR`, `PLACE` and `N` stand for text that differs between runs.
 
@@ -10,16 +10,16 @@ use std::process::{Command, Stdio};
 use crate::common::leftovers::postmaster_of;
 use crate::common::{Outcome, Scene, User, collect, finish, ground, is_root, line_of, postgres};
 
-/// Replaces text that differs between runs: directories, durations, sizes, process ids.
+/// Replaces text that differs between runs: directories, durations, sizes and process IDs.
 fn plain(scene: &Scene, text: &str) -> String {
     let text = text.replace(scene.directory.to_str().unwrap(), "DIR");
     let text = text.replace(scene.place.to_str().unwrap(), "PLACE");
     let words: Vec<_> = text.split(' ').map(plain_word).collect();
-    // A message about a quick end has no duration, which also differs between runs.
+    // A message about a server that ended quickly doesn't contain a duration, so remove durations.
     words.join(" ").replace(" after N s", "")
 }
 
-/// Replaces a number with a fraction, which is a duration or a size.
+/// Replaces a number with a fraction, which is either a duration or a size.
 fn plain_word(word: &str) -> &str {
     let fraction = word.split_once('.').is_some_and(|(whole, rest)| {
         !whole.is_empty() && [whole, rest].iter().all(|part| part.bytes().all(|byte| byte.is_ascii_digit()))
@@ -27,7 +27,8 @@ fn plain_word(word: &str) -> &str {
     if fraction { "N" } else { word }
 }
 
-/// Fails unless `outcome` has the exit code `code` and exactly the message `expected`, without the margin of its lines.
+/// Fails unless `outcome` has the exit code `code` and exactly the message `expected`. Ignores the indentation of the
+/// lines.
 #[track_caller]
 fn assert_says(scene: &Scene, outcome: &Outcome, code: i32, expected: &str) {
     let expected: Vec<_> = expected.lines().map(str::trim_start).filter(|line| !line.is_empty()).collect();
@@ -46,12 +47,12 @@ fn check(arguments: &[&str], code: i32, expected: &str) {
     assert_eq!(outcome.stdout, "");
 }
 
-/// Returns the directory of the real binaries.
+/// Returns the directory with the real binaries.
 fn real_bin() -> &'static Path {
     Path::new(ground::psql()).parent().unwrap()
 }
 
-/// Makes a directory with a `postgres` of shell lines beside a real initdb.
+/// Makes an installation with a real initdb and a `postgres` that runs the shell script `script`.
 fn installation(scene: &Scene, script: &str) -> String {
     let postgres = scene.write_program("stub/postgres", script);
     let bin = postgres.parent().unwrap();
@@ -60,7 +61,7 @@ fn installation(scene: &Scene, script: &str) -> String {
     bin.to_str().unwrap().to_owned()
 }
 
-/// Checks the error about a `postgres` whose shell lines are `script`.
+/// Checks the error for a `postgres` that runs the shell script `script`.
 #[track_caller]
 fn check_installation(script: &str, expected: &str) {
     let scene = Scene::new(User::Ourselves);
@@ -87,7 +88,7 @@ fn the_commands_own_exit_code_is_passed_through() {
     for (script, code) in scripts {
         assert_says(&scene, &scene.run(["run", "--quiet", "--", "sh", "-c", script]), code, "");
     }
-    // pgfresh does not read options of the command.
+    // pgfresh doesn't parse options that follow the command's name.
     let outcome = scene.run(["run", "env", "-i", "A=b", "env"]);
     assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "A=b\n"));
 }
@@ -273,7 +274,7 @@ fn a_liar_on_path_is_passed_over() {
     assert!(!outcome.stdout.contains("stub"), "{outcome}");
 }
 
-/// Returns a postgres that answers like the real one, but runs `script` when it should start a server.
+/// Returns a `postgres` script that behaves like the real program, but runs `script` when it should start a server.
 fn traitor(script: &str) -> String {
     format!("case $1 in -D) {script};; *) exec {}/postgres \"$@\";; esac", real_bin().display())
 }
@@ -523,7 +524,7 @@ fn keep_leaves_failed_servers_until_a_sweep() {
     let (kept, _) = said.split_once("\"; \"pgfresh sweep --kept ").unwrap();
     assert_eq!(outcome.code, Some(3));
     assert!(Path::new(kept).join("data/PG_VERSION").is_file() && Path::new(kept).join("log").is_file());
-    // Only `sweep --kept` removes it.
+    // Only `sweep --kept` removes the kept server.
     assert_eq!(scene.run(["sweep"]).stdout, "nothing to remove\n");
     assert!(Path::new(kept).is_dir());
     assert_eq!(scene.run(["sweep", "--kept"]).stdout, format!("removed \"{kept}\"\n"));
@@ -543,7 +544,7 @@ fn an_unwritable_cache_is_an_error() {
     );
 }
 
-/// Both commands work in a shell as pgfresh prints them, with `--place` and `--cache` if necessary.
+/// Both commands work in a shell exactly as pgfresh prints them, with `--place` and `--cache` if necessary.
 #[test]
 fn printed_commands_open_and_remove_kept_servers() {
     for &user in User::all() {

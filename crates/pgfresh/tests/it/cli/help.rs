@@ -1,4 +1,4 @@
-//! Help of every command, short and long, as on a terminal of 80 columns.
+//! Tests the short and long help of every command, as on an 80-column terminal.
 
 use std::collections::BTreeSet;
 use std::fs;

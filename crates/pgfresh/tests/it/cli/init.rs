@@ -1,4 +1,5 @@
-//! `init` writes a file that pgfresh reads and that builds the project's own schema. It overwrites nothing.
+//! Tests that `init` writes a file that pgfresh can read and that builds the project's own schema, and that it
+//! doesn't overwrite anything.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -9,10 +10,10 @@ use toml::Table;
 
 use crate::common::{Outcome, Scene, User, finish, ground};
 
-/// Folder of the examples.
+/// Folder with the examples.
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
 
-/// Each example with the command that init prints for its tests.
+/// Examples, each with the test command that init prints for it.
 const TESTS: [(&str, &str); 19] = [
     ("dotnet-harbour", "dotnet test"),
     ("elixir-kiosk", "mix test"),
@@ -32,11 +33,11 @@ const TESTS: [(&str, &str); 19] = [
     ("python-shop", "pytest"),
     ("ruby-cinema", "rake test"),
     ("rust-tickets", "cargo test --locked"),
-    // It has migrations and no tests.
+    // This example has migrations but no tests.
     ("sql-parcels", "your-test-command"),
 ];
 
-/// Copies the files of a project, without its configuration and without what its tools install.
+/// Copies a project's files, except for its configuration and for what its tools install.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
@@ -54,7 +55,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Runs `pgfresh init` with `options` in a folder of the scene.
+/// Runs `pgfresh init` with `options` in `folder`.
 fn init(scene: &Scene, folder: &Path, options: &[&str]) -> Outcome {
     let mut command = scene.pgfresh([&["init"], options].concat());
     command.current_dir(folder);
@@ -84,7 +85,7 @@ fn every_example_gets_an_equivalent_file() {
             template(&fs::read_to_string(Path::new(EXAMPLES).join(example).join("pgfresh.toml")).unwrap());
         let written = template(&fs::read_to_string(folder.join("pgfresh.toml")).unwrap());
         for key in ["setup", "sql", "inputs"] {
-            // init names the package that env.py imports, and not all of the folder src.
+            // init lists the package that env.py imports, but not the whole folder src.
             let expected = match (example, key) {
                 ("python-shop", "inputs") => {
                     Some(vec!["migrations/**", "alembic.ini", "src/shop/**/*.py"].into())
@@ -93,7 +94,7 @@ fn every_example_gets_an_equivalent_file() {
             };
             assert_eq!(written.get(key), expected.as_ref(), "{example}: {key}");
         }
-        // pgfresh reads the file, and each of its patterns matches files.
+        // pgfresh reads the file, and each pattern in it matches files.
         let mut command = scene.pgfresh(["template", "show", "--postgres", "15"]);
         command.current_dir(&folder);
         let outcome = finish(command);
@@ -124,7 +125,7 @@ fn no_file_is_overwritten_or_replaced_from_below() {
         assert!(fs::read_dir(&below).unwrap().next().is_none());
         assert!(!scene.directory.join("nowhere").exists());
         assert!(fs::read(&path).map_or(true, |text| text == b"mine"));
-        // A dry run writes nothing, so that it may always print.
+        // A dry run doesn't write anything, so it can always print.
         for folder in [&scene.directory, &below] {
             let outcome = init(&scene, folder, &["--dry-run"]);
             assert_eq!(outcome.code, Some(0), "{outcome}");
@@ -200,7 +201,7 @@ fn unusual_files_neither_stop_nor_fail_init() {
     assert!(said[1].starts_with("pgfresh: could not read \"docker-compose.yml\": line 2: "), "{outcome}");
 }
 
-/// The image's role and database, initdb's locale, a setting, init scripts of each kind, and migrations.
+/// Covers the image's role and database, initdb's locale, a setting, init scripts of each kind, and migrations.
 #[test]
 fn suite_finds_all_parts_of_compose_service() {
     let scene = Scene::new(User::Ourselves);

@@ -1,4 +1,4 @@
-//! Logs: the output of `-vv` and `PGFRESH_LOG`, and the log file of the background server.
+//! Tests logs: the output of `-vv` and `PGFRESH_LOG`, and the background server's log file.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,14 +10,15 @@ use serde_json::Value;
 
 const VARIABLE: &str = "PGFRESH_LOG";
 
-/// Runs pgfresh with this filter.
+/// Runs pgfresh with the log filter `filter`.
 fn with_filter(scene: &Scene, filter: &str, arguments: &[&str]) -> Outcome {
     let mut command = scene.pgfresh(arguments);
     command.env(VARIABLE, filter);
     finish(command)
 }
 
-/// Returns pgfresh's arguments for a command that opens a session in a new database, which exists after a background task has ended.
+/// Returns pgfresh's arguments for a command that opens a session in a new database. The database exists only after a
+/// background task has ended.
 fn session<'a>(options: &[&'a str]) -> Vec<&'a str> {
     [&["run"], options, &["--", ground::psql(), "-XAtqc", "SELECT 1", "-d", "other"]].concat()
 }
@@ -63,7 +64,7 @@ fn invalid_filters_fail_before_the_start() {
     }
 }
 
-/// Returns the path of the log in `pgfresh status`.
+/// Returns the path of the log file, as `pgfresh status` prints it.
 fn log_file(scene: &Scene) -> PathBuf {
     let status = scene.run(["status"]);
     assert_eq!(status.code, Some(0), "{status}");
@@ -78,7 +79,7 @@ fn log_file(scene: &Scene) -> PathBuf {
 fn status_names_the_private_log() {
     for &user in User::all() {
         let scene = Scene::new(user);
-        // A configuration file makes a new project, so that the test joins no server of another one.
+        // A configuration file makes a new project, so that the test doesn't join another project's server.
         scene.write("pgfresh.toml", "");
         let started = with_filter(&scene, "info,lease=debug", &["url", "orders"]);
         assert_eq!(started.code, Some(0), "{started}");
@@ -101,7 +102,7 @@ fn status_names_the_private_log() {
 
 #[test]
 fn the_next_server_continues_the_log() {
-    // The cache is new, because "stop" in another scene would remove the files of the killed server.
+    // The cache is new, because "stop" in another scene would remove the killed server's files.
     let scene = Scene::with_empty_cache(User::Ourselves);
     ground::copy_base_cache(scene.user, &scene.cache);
     scene.write("pgfresh.toml", "");

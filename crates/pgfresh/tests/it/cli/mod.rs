@@ -1,4 +1,4 @@
-//! Commands of the command line, and its messages.
+//! Tests the commands and their messages.
 
 mod bench;
 mod diff;

@@ -1,4 +1,4 @@
-//! `pgfresh open` shows the live page in the user's browser, and hides the secret from other users.
+//! Tests that `pgfresh open` shows the live page in the user's browser, and hides the secret from other users.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -7,10 +7,10 @@ use std::process::{Command, Stdio};
 
 use crate::common::{Outcome, Scene, User, finish, is_root};
 
-/// Id of another user.
+/// User ID of another user.
 const OTHER_UID: u32 = 65_534;
 
-/// Makes a project with a background server; returns its URL.
+/// Makes a project with a background server, and returns the server's URL too.
 fn project() -> (Scene, String) {
     let scene = Scene::new(User::Ourselves);
     scene.write("pgfresh.toml", "");
@@ -19,7 +19,7 @@ fn project() -> (Scene, String) {
     (scene, outcome.stdout.trim().to_owned())
 }
 
-/// Runs `pgfresh open` with that browser, and without the variables of a desktop.
+/// Runs `pgfresh open` with `browser`, and without a desktop's environment variables.
 fn open(scene: &Scene, browser: impl AsRef<OsStr>) -> Outcome {
     let mut command = scene.pgfresh(["open"]);
     for name in ["DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME"] {
@@ -31,13 +31,13 @@ fn open(scene: &Scene, browser: impl AsRef<OsStr>) -> Outcome {
     })
 }
 
-/// Returns the secret and the address of a URL of pgfresh.
+/// Returns the secret and the address in a pgfresh URL.
 fn parts(url: &str) -> (&str, &str) {
     let (secret, rest) = url.strip_prefix("postgresql://postgres:").unwrap().split_once('@').unwrap();
     (secret, rest.split_once('/').unwrap().0)
 }
 
-/// Returns the status and the headers that curl gets as that user.
+/// Returns the status and the headers that curl receives as `user`.
 fn get(address: &str, user: u32) -> String {
     let mut command = Command::new("curl");
     command.args(["-sS", "-D", "-", "-o", "/dev/null", address]).stdin(Stdio::null());
@@ -51,7 +51,7 @@ fn get(address: &str, user: u32) -> String {
 fn the_browser_gets_no_secret() {
     let (scene, url) = project();
     let (secret, address) = parts(&url);
-    // The browser's path has characters with a meaning in a shell.
+    // The browser's path contains characters that a shell would interpret.
     let name = "my browser; $(touch hit) 'x' \"y\" %s";
     let browser =
         scene.write_program(name, "printf '%s\\n' \"$@\" >>asked; env >environment; cat >/dev/null");
@@ -88,7 +88,7 @@ fn without_a_browser_the_address_is_printed() {
     }
     let outcome = open(&scene, OsStr::from_bytes(b"\xff\xfe"));
     assert_eq!((outcome.code, outcome.stdout), (Some(0), printed.clone()));
-    // pgfresh starts the first browser that works, with its arguments and the address in its place.
+    // pgfresh starts the first browser that works, with its arguments, and replaces the placeholder with the address.
     let browser = scene.write_program("browser", "printf '%s|' \"$@\" >asked");
     let outcome = open(&scene, format!("{failing}:{} --new %s --kiosk:{failing}", browser.display()));
     assert_eq!((outcome.code, outcome.stdout), (Some(0), format!("opened http://{address}/\n")));

@@ -1,4 +1,4 @@
-//! Standard output and standard error that fail (because of a full disk, or a reader that has ended), and failures in JSON.
+//! Tests output that fails (because the disk is full, or the reader has ended), and failures in JSON.
 
 use std::fs::File;
 use std::process::Stdio;
@@ -17,7 +17,7 @@ fn a_closed_pipe_prints_no_error() {
     assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(141), ""), "{outcome}");
 }
 
-/// Standard output is on a full disk. `url` releases the database whose URL it cannot print.
+/// Standard output is on a full disk. `url` releases the database whose URL it can't print.
 #[test]
 fn failed_output_is_an_error() {
     let scene = Scene::new(User::Ourselves);
@@ -42,7 +42,7 @@ fn failed_output_is_an_error() {
     assert_eq!(scene.run(["stop"]).code, Some(0));
 }
 
-/// pgfresh loses its notices, but does the requested work with the same exit code.
+/// pgfresh loses its notices, but does the requested work and has the same exit code.
 #[test]
 fn failed_notices_change_nothing() {
     let crash =

@@ -1,4 +1,4 @@
-//! `pgfresh run --profile` and `pgfresh profile` with real servers.
+//! Tests `pgfresh run --profile` and `pgfresh profile` with real servers.
 
 use std::collections::HashSet;
 use std::fs;
@@ -10,7 +10,7 @@ use crate::common::{Outcome, Scene, User, collect, finish, ground, line_of, majo
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 
-/// Duration of an action in seconds that a profile certainly sees, with one sample every 15 ms on an idle machine.
+/// Duration in seconds of an action that a profile can't miss, with one sample every 15 ms on an idle machine.
 const SPAN: &str = "1.5";
 
 fn read(scene: &Scene, name: &str) -> Value {
@@ -30,7 +30,7 @@ fn rows<'a>(profile: &'a Value, title: &str) -> &'a Vec<Value> {
     table.unwrap_or_else(|| panic!("no table {title}: {profile}"))["rows"].as_array().unwrap()
 }
 
-/// Returns the session seconds of the row with `name` in `column`; 0 without such a row.
+/// Returns the session seconds in the row with `name` in `column`, or 0 without that row.
 fn spent(profile: &Value, title: &str, column: &str, name: &str) -> f64 {
     let row = rows(profile, title).iter().find(|row| row[column] == name);
     row.map_or(0.0, |row| row["sessions"]["value"].as_f64().unwrap())
@@ -40,12 +40,13 @@ fn findings(profile: &Value) -> Vec<&str> {
     profile["findings"].as_array().unwrap().iter().map(|finding| finding["name"].as_str().unwrap()).collect()
 }
 
-/// Text in the records of `-vv` about a session that measures the cost of a new database.
+/// Text in the `-vv` log records about a session that measures the cost of a new database.
 const TRIAL: &str = "database=profile_";
 /// Samples per second below which the machine is too busy for the test.
 const FEW: f64 = 5.0;
 
-/// Runs `script` under `run --profile` with `options`, again while the machine is too busy; returns the profile.
+/// Runs `script` under `run --profile` with `options`, and repeats that while the machine is too busy. Returns the
+/// profile.
 fn profile_of(scene: &Scene, options: &[&str], script: &str) -> (Value, Outcome) {
     let words =
         [&["run", "--profile", "--report", "out.json"], options, &["--", "sh", "-euc", script]].concat();
@@ -73,7 +74,7 @@ fn looks(profile: &Value) -> f64 {
 fn statements_and_waits_are_separated_on_every_major() {
     let scene = Scene::new(User::Ourselves);
     let psql = ground::psql();
-    // One session waits for a lock that a sleeping one holds, and a third computes.
+    // One session waits for a lock that a sleeping session holds, and a third session computes.
     let script = format!(
         "{psql} -XAtqc 'CREATE TABLE t ()'
          {psql} -XAtqc 'BEGIN; LOCK TABLE t; SELECT pg_sleep({SPAN}); COMMIT' & sleep 0.2
@@ -106,7 +107,7 @@ fn statements_and_waits_are_separated_on_every_major() {
     }
 }
 
-/// Returns the session seconds and the runs of the statement `text`.
+/// Returns the session seconds and the profile row of the statement `text`.
 fn of<'a>(profile: &'a Value, text: &str) -> (f64, &'a Value) {
     let row = rows(profile, "Statements").iter().find(|row| row["statement"] == text);
     let row = row.unwrap_or_else(|| panic!("no {text}: {profile}"));
@@ -122,7 +123,8 @@ fn statements_through_the_gateway_are_timed_exactly() {
     let scene = Scene::new(User::Ourselves);
     let psql = ground::psql();
     scene.write("short.sql", &"SELECT 1;\n".repeat(123));
-    // Two sessions at once, short statements that sampling would miss, an open transaction, and a cancelled statement.
+    // There are two concurrent sessions, short statements that sampling would miss, an open transaction, and a
+    // canceled statement.
     let script = format!(
         "{psql} -Xqf short.sql >out
          {psql} -XAtqc 'SELECT pg_sleep(1)' -d one & {psql} -XAtqc 'SELECT pg_sleep(1)' -d two & wait
@@ -155,7 +157,7 @@ fn statements_through_the_gateway_are_timed_exactly() {
     }
 }
 
-/// Two of the tests that a client names run a query for each row, with literal and with bound values.
+/// A client names several tests. Two of them run a query for each row, with literal and with bound values.
 #[test]
 fn profile_lists_repeated_queries_of_each_test() {
     let scene = Scene::new(User::Ourselves);
@@ -177,7 +179,7 @@ fn profile_lists_repeated_queries_of_each_test() {
          {pgbench} -n -M extended -t 1 -f test_bound.sql test_bound; {psql} -XAtq -d test_fine -c '{all}'
          for test in literal bound same fine; do {pgfresh} release test_$test --test test_$test; done"
     );
-    // The gateway sees all of it, so few samples are enough.
+    // The gateway sees the whole action, so few samples are enough.
     let outcome = scene.run(["run", "--profile", "--report", "out.json", "--", "sh", "-euc", &script]);
     assert!(outcome.code == Some(0), "{outcome}");
     let profile = read(&scene, "out.json");
@@ -290,7 +292,7 @@ fn ci_systems_get_each_test_as_a_testcase() {
         case(name).children().find(|node| node.has_tag_name("system-out")).and_then(|node| node.text());
     assert!(said.is_some_and(|said| said.starts_with("12 × SELECT ?") && said.contains(" (N+1, ")), "{text}");
     assert!(case("two").children().all(|node| !node.has_tag_name("system-out")), "{text}");
-    // Commands that do not see tests write no report of tests.
+    // Commands that don't see tests don't write a test report.
     for (words, why) in [
         (&["run", "--compare", "--report", "tests.xml", "--", "true"][..], "a comparison knows no tests"),
         (&["profile", "--url", "postgresql://nowhere", "--report", "tests.xml"], "its name must end with"),
@@ -365,7 +367,7 @@ fn clean_up_is_found_with_its_gain() {
     let finding = finding.unwrap_or_else(|| panic!("{profile}"));
     let evidence = finding["evidence"].as_str().unwrap();
     assert!(evidence.contains(" runs of it, ") && evidence.contains("A new database takes "), "{evidence}");
-    // On a busy machine a new database may cost as much as this clean-up.
+    // On a busy machine, a new database might cost as much as this cleanup.
     if let Some(factor) = finding["gain"]["factor"]["value"].as_f64() {
         let [before, after] = [0, 1].map(|index| finding["gain"]["change"][index]["value"].as_f64().unwrap());
         assert!(after < before && (factor - before / after).abs() < 1e-6, "{finding}");
@@ -384,7 +386,7 @@ fn foreign_servers_are_watched_unchanged() {
     let url = url.trim();
     let psql = ground::psql();
     let sql = format!("SELECT pg_sleep({SPAN})");
-    // pgfresh passes no URL to the command here, so psql has it as an argument.
+    // pgfresh doesn't pass a URL to the command here, so psql takes it as an argument.
     let outcome =
         scene.run(["profile", "--url", url, "--report", "out.json", "--", psql, "-XAtqc", &sql, "-d", url]);
     assert!(outcome.code == Some(0) && outcome.stderr.contains("in the database"), "{outcome}");
@@ -403,7 +405,7 @@ fn foreign_servers_are_watched_unchanged() {
         failing.stderr.contains("no session was seen at work") && !failing.stderr.contains("would"),
         "{failing}"
     );
-    // Query for the time of the watch's last statement, to see whether it continues.
+    // Query for the time when the watch last sent a statement, which shows whether the watch continues.
     let asks =
         "SELECT query_start FROM pg_stat_activity WHERE query LIKE '%pgfresh%a.backend_type = ''client%'";
     let look = || {
@@ -414,8 +416,8 @@ fn foreign_servers_are_watched_unchanged() {
     wait_until("the end of the watch before", || look().is_empty());
     let mut watching = scene.pgfresh(["profile", "--url", url, "--for", "10m"]);
     let watching = watching.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // The watch sends the statement once to prepare it, before it reads the counters. The second time is the first sample, which
-    // is complete at the third time.
+    // The watch first sends the statement to prepare it, before it reads the counters. The second execution is the
+    // first sample, which is complete when the statement arrives for the third time.
     let mut sent = HashSet::new();
     wait_until("the first look", || {
         sent.extend(Some(look()).filter(|time| !time.is_empty()));
@@ -467,7 +469,7 @@ fn server_counters_are_shown_on_every_major() {
         };
         assert_eq!(of("SELECT ? FROM pg_am")["runs"]["value"], 2.0, "those before it began are not counted");
         assert!(of("SELECT pg_sleep(?)")["time"]["value"].as_f64().unwrap() >= 1.0, "{with}");
-        // pgfresh itself asks this function for the database of each backend that it starts ahead.
+        // pgfresh itself calls this function to find the database of each backend that it starts ahead.
         let samples = |row: &Value| {
             let text = row.to_string();
             text.contains("pg_stat_get_activity") && !text.contains("database_of")
@@ -532,7 +534,8 @@ fn reports_keep_the_commands_output_and_code() {
 fn comparisons_alternate_and_compare_outcomes() {
     let scene = Scene::new(User::Ourselves);
     let psql = ground::psql();
-    // The script runs a long statement, reads a setting that differs between the two servers, and prints a test runner's summary.
+    // The script runs a long statement, reads a setting that differs between the two servers, and prints a test
+    // runner's summary.
     let script = format!(
         "{psql} -XAtqc 'SHOW fsync' >>turns; {psql} -XAtqc 'SELECT pg_sleep(0.1)'; echo 12 passed in 1.2s"
     );
@@ -566,7 +569,7 @@ fn comparisons_exclude_copies_made_ahead() {
     }
 }
 
-/// Ctrl-C reaches pgfresh and the command, which may still succeed.
+/// Ctrl-C reaches both pgfresh and the command, and the command might still succeed.
 #[test]
 fn interrupted_comparisons_show_partial_results() {
     let scene = Scene::new(User::Ourselves);

@@ -1,4 +1,5 @@
-//! `pgfresh serve --name`: data, port and password stay from one start to the next, whatever ends the server.
+//! Tests that `pgfresh serve --name` keeps data, port and password from one start to the next, whatever ends the
+//! server.
 
 use std::fs;
 use std::net::TcpListener;
@@ -12,7 +13,7 @@ use serde_json::Value;
 use crate::common::leftovers::children_of;
 use crate::common::{Outcome, Scene, User, collect, finish, ground, line_of, postgres};
 
-/// Makes a project with a template of one row.
+/// Makes a project whose template has one row.
 fn project(user: User) -> Scene {
     with_template(Scene::new(user))
 }
@@ -23,17 +24,17 @@ fn with_template(scene: Scene) -> Scene {
     scene
 }
 
-/// Returns a command for `pgfresh` in `scene`, with its persistent data in the subfolder `data`.
+/// Returns a `pgfresh` command in `scene` whose persistent data are in the subfolder `data`.
 fn pgfresh(scene: &Scene, words: &[&str]) -> Command {
     let mut command = scene.pgfresh(words);
     command.env("XDG_DATA_HOME", scene.directory.join("data"));
     command
 }
 
-/// Running named server.
+/// Named server that is running.
 struct Named {
     child: Child,
-    /// Line that it has printed when it was ready.
+    /// Line that the server printed when it was ready.
     ready: Value,
     lifeline: ChildStdin,
 }
@@ -74,7 +75,7 @@ fn psql(url: &str, sql: &str) -> String {
     String::from_utf8(text).unwrap().trim().to_owned()
 }
 
-/// Returns the directory of the only server's data.
+/// Returns the only server's data directory.
 fn home(scene: &Scene) -> PathBuf {
     let mut entries = fs::read_dir(scene.directory.join("data/pgfresh")).unwrap().flatten();
     let path = entries.next().unwrap().path();
@@ -144,7 +145,7 @@ fn url_and_data_stay_until_they_are_reset() {
     }
 }
 
-/// Returns all processes below `owner`, with itself at the end.
+/// Returns all descendants of `owner`, followed by `owner` itself.
 fn family(owner: u32) -> Vec<u32> {
     let mut all: Vec<u32> =
         children_of(owner).iter().flat_map(|child| family(child.pid.cast_unsigned())).collect();
@@ -163,7 +164,8 @@ fn kills_leave_recoverable_data_only() {
         for number in 1..=3 {
             server.query(&format!("INSERT INTO kills VALUES ({number})"));
             let family = if number == 1 { vec![server.child.id()] } else { family(server.child.id()) };
-            // Kills pgfresh alone, then all processes at once, as at the end of the machine, and then the postmaster before its owner.
+            // The first round kills only pgfresh. The other rounds kill all processes almost at once, as when the
+            // machine crashes, and the postmaster before its owner.
             for pid in family {
                 if let Some(pid) = Pid::from_raw(pid.cast_signed()) {
                     let _ = kill_process(pid, Signal::KILL);
@@ -178,7 +180,7 @@ fn kills_leave_recoverable_data_only() {
         assert!(log.contains("automatic recovery"), "{log}");
         assert_eq!(server.end(Signal::INT).code, Some(0));
         scene.assert_nothing_left("after the kills");
-        // A server that is killed before its data are complete makes new data, and keeps its URL.
+        // If a server dies before its data are complete, the next start makes new data, and keeps the URL.
         let about = fs::read_to_string(home(&scene).join("about")).unwrap();
         let incomplete = about.replace("\"complete\":true", "\"complete\":false");
         fs::write(home(&scene).join("about"), incomplete).unwrap();
@@ -191,7 +193,7 @@ fn kills_leave_recoverable_data_only() {
 
 #[test]
 fn status_and_stop_find_named_servers() {
-    // The cache is new, because the test stops all servers of a cache.
+    // The cache is new, because the test stops all servers in the cache.
     let scene = with_template(Scene::with_empty_cache(User::Ourselves));
     let server = Named::start(&scene, &[]);
     server.query("INSERT INTO note VALUES ('mine')");
@@ -215,7 +217,7 @@ fn status_and_stop_find_named_servers() {
         format!("opened http://{}/\n", address.split_once('/').unwrap().0)
     };
     assert_eq!(open(), page_of(&url));
-    // The background server is another one, and comes first.
+    // The background server is a different server, and starts first.
     let usual = scene.run(["url"]).stdout;
     assert!(!usual.contains(&secret), "{usual}");
     assert_eq!(open(), page_of(&usual));
@@ -243,7 +245,7 @@ fn status_and_stop_find_named_servers() {
 }
 
 impl Named {
-    /// Starts another server of the project, under another name.
+    /// Starts a second server for the project, with a different name.
     fn start_other(scene: &Scene) -> Self {
         let mut child = pgfresh(scene, &["serve", "--json", "--name", "Other_1"])
             .stdin(Stdio::piped())
@@ -270,7 +272,7 @@ fn conflicts_are_named_with_a_hint() {
              HINT:  \"pgfresh status\" prints its URL.\n"
         )
     );
-    // Another project may use the name, but not the port.
+    // Another project can use the name, but not the port.
     let other = project(User::Ourselves);
     let port = server.ready["port"].to_string();
     let taken = failure(&other, &["--port", &port]);

@@ -1,4 +1,4 @@
-//! Each command does its work once. `make check` runs these tests.
+//! Tests that each command does its work once. `make check` runs these tests.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::common::leftovers::children_of;
 use crate::common::{Outcome, Scene, User, collect, finish, ground, wait_until};
 
-/// Project in which commands run one after the other.
+/// Project where commands run consecutively.
 struct Project {
     scene: Scene,
     /// Command lines so far.
@@ -25,13 +25,13 @@ impl Project {
         Self { scene, ran: Vec::new() }
     }
 
-    /// Runs pgfresh with the words of `line`, and then `more`. It must succeed and print `expected`.
+    /// Runs pgfresh with the words in `line`, followed by `more`. The command must succeed and print `expected`.
     #[track_caller]
     fn does(&mut self, line: &str, more: &[&str], expected: &str) {
         self.ends(line, more, 0, expected);
     }
 
-    /// Runs pgfresh like [`Self::does`], but it must end with `code`.
+    /// Runs pgfresh like [`Self::does`], but the command must end with `code`.
     #[track_caller]
     fn ends(&mut self, line: &str, more: &[&str], code: i32, expected: &str) {
         let mut command = self.command(line);
@@ -39,7 +39,7 @@ impl Project {
         self.check(line, &finish(command), code, expected);
     }
 
-    /// Interrupts pgfresh when it has a child. It must end with the exit code for Ctrl-C.
+    /// Interrupts pgfresh when it has a child process. pgfresh must end with the exit code for Ctrl-C.
     #[track_caller]
     fn is_interrupted(&mut self, line: &str) {
         let child = self.command(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -182,7 +182,7 @@ fn benchmarks() -> Vec<String> {
     project.ran
 }
 
-/// Six projects at once, to use the time in which benchmarks wait.
+/// Six projects run concurrently, to use the time while benchmarks wait.
 #[test]
 fn every_command_works_once() {
     let ran: Vec<String> = thread::scope(|scope| {

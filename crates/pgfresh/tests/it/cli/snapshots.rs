@@ -1,13 +1,14 @@
-//! Tables and common errors as users see them, compared with the files in `snapshots/`.
+//! Compares tables and common errors, as users see them, with the files in `snapshots/`.
 //!
-//! This writes the files again, and those of the help: `INSTA_UPDATE=always cargo test -p pgfresh --test it as_stored`
+//! To write these files and the help files again, run
+//! `INSTA_UPDATE=always cargo test -p pgfresh --test it as_stored`.
 
 use crate::common::{Scene, User, finish, ground};
 
-/// Folder of the snapshots.
+/// Folder with the snapshots.
 pub(super) const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/cli/snapshots");
 
-/// Patterns of text that differs between runs and machines, and their substitutes.
+/// Patterns for text that differs between runs and machines, each with its substitute.
 const VOLATILE: [(&str, &str); 9] = [
     (r"127\.0\.0\.1:\d+", "127.0.0.1:PORT"),
     (r"\b[0-9a-f]{32}\b", "SECRET"),
@@ -20,7 +21,7 @@ const VOLATILE: [(&str, &str); 9] = [
     (r"\x1b\[[0-9;]*m", ""),
 ];
 
-/// Runs pgfresh with `words` as on a terminal of 80 columns. Returns the command line, both outputs and the exit code.
+/// Runs pgfresh with `words` as on an 80-column terminal. Returns the command line, both outputs and the exit code.
 pub(super) fn transcript(scene: &Scene, words: &[&str]) -> String {
     let mut command = scene.pgfresh(words);
     command.env("COLUMNS", "80").env("PGFRESH_POSTGRES", "15");
@@ -45,7 +46,8 @@ pub(super) fn compare(name: &str, text: &str) {
     compare_filtered(name, text, &[]);
 }
 
-/// Fails unless `text` equals the snapshot `name`, with a substitute for each pattern.
+/// Fails unless `text` equals the snapshot `name` after each pattern in `filters` has been replaced by its
+/// substitute.
 #[track_caller]
 fn compare_filtered(name: &str, text: &str, filters: &[(&str, &'static str)]) {
     let mut settings = insta::Settings::clone_current();
@@ -58,7 +60,7 @@ fn compare_filtered(name: &str, text: &str, filters: &[(&str, &'static str)]) {
     settings.bind(|| insta::assert_snapshot!(name, text));
 }
 
-/// Makes a scene with two templates, and with a cache that has only the base image.
+/// Makes a scene with two templates, and a cache that contains only the base image.
 fn project() -> Scene {
     let scene = Scene::with_empty_cache(User::Ourselves);
     ground::copy_base_cache(scene.user, &scene.cache);

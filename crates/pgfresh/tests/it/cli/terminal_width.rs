@@ -1,4 +1,4 @@
-//! Reports on terminals: no line of `run --profile`, `run --compare` and `doctor` is longer than the terminal is wide.
+//! Tests that no line of `run --profile`, `run --compare` and `doctor` is wider than the terminal.
 
 use std::thread;
 
@@ -8,7 +8,7 @@ use report::display_width;
 
 const WIDTHS: [u16; 3] = [40, 80, 200];
 
-/// Runs pgfresh on a terminal of this width; returns the lines that remain on it.
+/// Runs pgfresh on a terminal with `columns` columns. Returns the lines that remain on the screen.
 fn lines(scene: &Scene, columns: u16, words: &[&str]) -> Vec<String> {
     let (code, text) = Terminal::of_width(columns).run(scene.pgfresh(words));
     assert_eq!(code, Some(0), "{words:?}: {text}");
@@ -42,7 +42,8 @@ fn profiles_fit_terminals_of_any_width() {
     }
 }
 
-/// A program prints escape sequences, and a file has them in its name. They would change the title, or clear the screen.
+/// A program prints escape sequences, and a file's name contains some. On a terminal, they would change the title or
+/// clear the screen.
 #[test]
 fn terminals_get_no_escape_sequences_of_others() {
     let scene = Scene::new(User::Ourselves);
@@ -83,7 +84,7 @@ fn diagnoses_fit_terminals_of_any_width() {
             "{text}"
         );
     };
-    // A measurement waits most of its time, and its numbers do not matter here.
+    // A measurement mostly waits, and its numbers don't matter here, so the measurements run concurrently.
     thread::scope(|scope| {
         for columns in WIDTHS {
             scope.spawn(move || check(columns));

@@ -1,4 +1,4 @@
-//! Client that sends the exact bytes of a test.
+//! Client that lets a test send exact bytes.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -9,19 +9,19 @@ pub(crate) use pgwire::encode as message;
 
 use super::WAIT_TIMEOUT;
 
-/// Message of the server: tag and body.
+/// Message from the server: tag and body.
 pub(crate) type Message = (u8, Vec<u8>);
 
-/// Session, or the beginning of one.
+/// Open session, or a connection that is becoming one.
 pub(crate) struct Client {
     pub(crate) stream: TcpStream,
-    /// Process id and secret for a CancelRequest.
+    /// Process ID and secret for a CancelRequest.
     pub(crate) key: Vec<u8>,
-    /// Bodies of the server's first ParameterStatus messages.
+    /// Bodies of the first ParameterStatus messages that the server sent.
     pub(crate) reported: Vec<Vec<u8>>,
 }
 
-/// SQLSTATE and message of an error.
+/// An error's SQLSTATE and message.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) sqlstate: String,
@@ -39,7 +39,7 @@ pub(crate) fn packet(code: u32, body: &[u8]) -> Vec<u8> {
     [&length.to_be_bytes(), &code.to_be_bytes(), body].concat()
 }
 
-/// Encodes the startup message of a session with `database` and other parameters.
+/// Encodes the startup message for a session with `database` and further parameters.
 pub(crate) fn startup(database: &str, parameters: &[(&str, &str)]) -> Vec<u8> {
     let mut body = format!("user\0postgres\0database\0{database}\0");
     for (name, value) in parameters {
@@ -50,7 +50,7 @@ pub(crate) fn startup(database: &str, parameters: &[(&str, &str)]) -> Vec<u8> {
 }
 
 impl Client {
-    /// Opens a connection and sends nothing.
+    /// Opens a connection without sending anything.
     pub(crate) fn knock(address: &str) -> Self {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
@@ -65,7 +65,7 @@ impl Client {
         client.read_startup_response().map(|()| client)
     }
 
-    /// Opens a connection up to the password, or returns the error that ended it.
+    /// Opens a connection and sends the password, or returns the error that ended the connection.
     pub(crate) fn enter(address: &str, password: &str, startup: &[u8]) -> Result<Self, Failure> {
         let mut client = Self::knock(address);
         client.send(startup);
@@ -78,7 +78,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Reads the startup response, until the server is ready for the first query.
+    /// Reads the startup response until the server is ready for the first query.
     pub(crate) fn read_startup_response(&mut self) -> Result<(), Failure> {
         for message in self.until_ready() {
             match message.0 {
@@ -95,7 +95,7 @@ impl Client {
         self.stream.write_all(bytes).unwrap();
     }
 
-    /// Reads the next message; its tag is 0 at the end of the connection.
+    /// Reads the next message. At the end of the connection, the tag is 0.
     pub(crate) fn read(&mut self) -> Message {
         let mut header = [0; 5];
         if let Err(error) = self.stream.read_exact(&mut header) {
@@ -122,7 +122,7 @@ impl Client {
         }
     }
 
-    /// Sends a query, and returns all messages of the answer.
+    /// Sends a query, and returns all messages of the response.
     pub(crate) fn ask(&mut self, sql: &str) -> Vec<Message> {
         self.send(&query(sql));
         self.until_ready()
@@ -146,7 +146,7 @@ impl Client {
     }
 }
 
-/// Returns the SQLSTATE and message of an ErrorResponse.
+/// Returns the SQLSTATE and message from an ErrorResponse.
 pub(crate) fn failure(message: &Message) -> Failure {
     assert_eq!(message.0, b'E', "{message:?}");
     let error = ErrorResponse::read(&message.1);

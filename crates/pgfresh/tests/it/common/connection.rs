@@ -1,7 +1,7 @@
-//! Connection to PostgreSQL, over TCP through the gateway or over a unix socket to the server itself.
+//! Connection to PostgreSQL, either over TCP through the gateway or over the server's own unix socket.
 //!
-//! It implements the protocol itself, so that a test can stop at any byte, and sees each ParameterStatus and each ReadyForQuery.
-//! [`WAIT_TIMEOUT`] bounds every wait.
+//! The connection implements the protocol itself, so that a test can stop at any byte, and sees each ParameterStatus
+//! and each ReadyForQuery. No wait takes longer than [`WAIT_TIMEOUT`].
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -13,28 +13,28 @@ use pgwire::{ErrorResponse, columns, encode};
 
 use super::WAIT_TIMEOUT;
 
-/// Code of protocol 3.0 in a StartupMessage.
+/// Code for protocol 3.0 in a StartupMessage.
 const PROTOCOL_3_0: u32 = 0x0003_0000;
-/// Code of a CancelRequest.
+/// Code in a CancelRequest.
 const CANCEL_REQUEST: u32 = 80_877_102;
 
-/// Rows of text; `None` is NULL.
+/// Rows of text values. `None` is NULL.
 pub(crate) type Rows = Vec<Vec<Option<String>>>;
 
-/// Address of a server or a gateway.
+/// Address of a server or gateway.
 #[derive(Debug, Clone)]
 pub(crate) enum Address {
-    /// Gateway with a password.
+    /// Gateway that needs a password.
     Tcp {
         /// Host and port.
         address: String,
         password: String,
     },
-    /// Server's own socket, which needs no password.
+    /// Path of the server's own socket, which doesn't need a password.
     Unix(PathBuf),
 }
 
-/// Error of the server, or of the connection with SQLSTATE 08006.
+/// Error from the server, or a connection error with SQLSTATE 08006.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SqlError {
     pub(crate) sqlstate: String,
@@ -61,7 +61,7 @@ impl Stream for UnixStream {}
 pub(crate) struct Connection {
     stream: Box<dyn Stream>,
     address: Address,
-    /// Process id and secret for a CancelRequest.
+    /// Process ID and secret for a CancelRequest.
     key: Vec<u8>,
     /// Parameters that the server has reported, in the order of arrival.
     pub(crate) parameters: Vec<(String, String)>,
@@ -70,7 +70,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Opens a session with `database` as superuser `postgres`, unless `parameters` name another user.
+    /// Opens a session with `database` as superuser `postgres`, unless `parameters` contain another user.
     pub(crate) fn open(
         address: &Address,
         database: &str,
@@ -96,28 +96,29 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Runs one or more statements and returns the rows of all, or the first error. Answers each request for COPY data with no rows.
+    /// Runs one or more statements. Returns the rows of all statements, or the first error. Sends no rows when a
+    /// statement requests COPY data.
     pub(crate) fn rows(&mut self, sql: &str) -> Result<Rows, SqlError> {
         self.send(b'Q', format!("{sql}\0").as_bytes())?;
         self.collect()
     }
 
-    /// Returns the first value of the first row; empty for NULL and for no row.
+    /// Returns the first value in the first row, or an empty string if it is NULL or there is no row.
     pub(crate) fn value(&mut self, sql: &str) -> Result<String, SqlError> {
         Ok(self.rows(sql)?.into_iter().flatten().next().flatten().unwrap_or_default())
     }
 
-    /// Sends a message and reads nothing.
+    /// Sends a message without reading a response.
     pub(crate) fn send(&mut self, tag: u8, body: &[u8]) -> Result<(), SqlError> {
         Ok(self.stream.write_all(&encode(tag, body))?)
     }
 
-    /// Sends encoded messages and reads nothing.
+    /// Sends encoded messages without reading a response.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), SqlError> {
         Ok(self.stream.write_all(bytes)?)
     }
 
-    /// Reads one message: its tag and its body.
+    /// Reads one message, and returns its tag and body.
     pub(crate) fn read(&mut self) -> Result<(u8, Vec<u8>), SqlError> {
         let mut header = [0; 5];
         self.stream.read_exact(&mut header)?;
@@ -127,18 +128,18 @@ impl Connection {
         Ok((tag, body))
     }
 
-    /// Ends the session with a Terminate message and waits until the other side has closed the connection.
+    /// Ends the session with a Terminate message, and waits until the server or gateway has closed the connection.
     pub(crate) fn close(mut self) {
         let _ = self.send(b'X', b"");
         self.wait_for_end();
     }
 
-    /// Waits until the other side closes the connection.
+    /// Waits until the server or gateway closes the connection.
     pub(crate) fn wait_for_end(&mut self) {
         let _ = self.stream.read_to_end(&mut Vec::new());
     }
 
-    /// Asks the server to cancel what this session runs.
+    /// Sends a CancelRequest for what this session runs.
     pub(crate) fn cancel(&self) -> Result<(), SqlError> {
         let mut stream = connect(&self.address)?;
         stream.write_all(&packet(CANCEL_REQUEST, &self.key))?;
@@ -146,13 +147,13 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads up to ReadyForQuery; authenticates on the way.
+    /// Reads up to ReadyForQuery, and authenticates if the server requests it.
     fn collect(&mut self) -> Result<Rows, SqlError> {
         let (mut rows, mut failure) = (Rows::new(), None);
         loop {
             let (tag, body) = match self.read() {
                 Ok(message) => message,
-                // An error from the server tells more than the end of the connection.
+                // The server's error explains more than the end of the connection.
                 Err(error) => return Err(failure.unwrap_or(error)),
             };
             match tag {
@@ -206,7 +207,7 @@ fn text(value: Option<&[u8]>) -> Option<String> {
     value.map(|value| String::from_utf8_lossy(value).into_owned())
 }
 
-/// Returns name and value of a ParameterStatus.
+/// Returns the name and value in a ParameterStatus.
 fn parameter(body: &[u8]) -> Option<(String, String)> {
     let mut words = body.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
     Some((words.next()?, words.next()?))

@@ -1,13 +1,14 @@
-//! Number of cases that endless tests try.
+//! Determines how many cases endless tests try.
 //!
-//! `PGFRESH_TEST_DEPTH` is a whole number from 1. The default 1 is quick enough for each change. Each run draws its cases at random,
-//! so several runs cover more. From [`ALL`] on, tests try every case of a finite set; generated cases grow without bound.
+//! `PGFRESH_TEST_DEPTH` is an integer from 1. The default 1 is quick enough to run on each change. Each run selects
+//! its cases at random, so several runs cover more. From [`ALL`] on, tests try every case in a finite set, while the
+//! number of generated cases grows without bound.
 
 use std::sync::OnceLock;
 
 use super::random::Random;
 
-/// Depth from which tests try every case of a finite set.
+/// Depth from which tests try every case in a finite set.
 const ALL: u32 = 10;
 
 fn depth() -> u32 {
@@ -21,12 +22,12 @@ fn depth() -> u32 {
     })
 }
 
-/// Returns the number of rounds, cases or kills: `usual` times the depth.
+/// Returns the number of rounds, cases or kills, which is `usual` times the depth.
 pub(crate) fn rounds(usual: u32) -> u32 {
     usual * depth()
 }
 
-/// Draws cases from `all` and keeps their order: a tenth of them at a depth of 1, but at least one.
+/// Selects random cases from `all` and keeps their order. At a depth of 1, selects a tenth of them, but at least one.
 pub(crate) fn some_of<T>(all: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut all: Vec<_> = all.into_iter().collect();
     let kept = (all.len() * depth().min(ALL) as usize).div_ceil(ALL as usize);

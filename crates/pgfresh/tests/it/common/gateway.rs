@@ -9,22 +9,22 @@ use super::connection::{Address, Connection, Rows, SqlError};
 use super::serve::Serve;
 use super::{Scene, User, WAIT_TIMEOUT, ground, postgres, wait_until};
 
-/// State of a listening socket. Source: `TCP_LISTEN` in `include/net/tcp_states.h`.
+/// State of a listening socket (`TCP_LISTEN` in `include/net/tcp_states.h`).
 const LISTENS: &str = "0A";
 
-/// Running `pgfresh serve`. Dropping it stops it and proves that it leaves nothing.
+/// Running `pgfresh serve`. Dropping it stops pgfresh and checks that it leaves nothing behind.
 pub(crate) struct Gateway {
     pub(crate) serve: Serve,
     pub(crate) major: u32,
 }
 
 impl Gateway {
-    /// Starts a gateway with PostgreSQL `major`, a template from `sql`, and `options`.
+    /// Starts a gateway with PostgreSQL `major`, a template built from `sql`, and `options`.
     pub(crate) fn start(major: u32, sql: &str, options: &[&str]) -> Self {
         Self::start_in(Scene::new(User::Ourselves), major, sql, options)
     }
 
-    /// Like [`Self::start`], but with a cache in which no earlier server has left notes.
+    /// Like [`Self::start`], but with a cache where no earlier server has left notes.
     pub(crate) fn start_without_notes(major: u32, sql: &str, options: &[&str]) -> Self {
         let scene = Scene::with_empty_cache(User::Ourselves);
         ground::copy_base_cache(scene.user, &scene.cache);
@@ -38,13 +38,13 @@ impl Gateway {
         Self { serve: Serve::at(scene, words), major }
     }
 
-    /// Returns the address of the gateway.
+    /// Returns the gateway's address.
     pub(crate) fn address(&self) -> Address {
         Address::Tcp { address: self.serve.address(), password: self.serve.secret().to_owned() }
     }
 
-    /// Returns the fields of the kernel's table for each connection that the gateway has accepted over TCP, or will accept:
-    /// among them 3, the state, and 4, the lengths of the queues. Source: proc(5), `/proc/net/tcp`.
+    /// Returns the kernel's table row for each TCP connection that the gateway has accepted or will accept. Field 3
+    /// is the state, and field 4 has the queue lengths (see `/proc/net/tcp` in proc(5)).
     pub(crate) fn connections(&self) -> Vec<Vec<String>> {
         let port = format!(":{:04X}", self.serve.ready["port"].as_u64().unwrap());
         let table = fs::read_to_string("/proc/net/tcp").unwrap();
@@ -56,24 +56,24 @@ impl Gateway {
             .collect()
     }
 
-    /// Returns the address of the server itself.
+    /// Returns the PostgreSQL server's address.
     pub(crate) fn server(&self) -> Address {
         Address::Unix(self.socket_directory().join(".s.PGSQL.5432"))
     }
 
-    /// Returns the directory of the server's socket.
+    /// Returns the directory with the server's socket.
     pub(crate) fn socket_directory(&self) -> PathBuf {
         Path::new(self.serve.ready["log"].as_str().unwrap()).with_file_name("socket")
     }
 
-    /// Opens a session with `database` and these `options`.
+    /// Opens a session with `database` and `options`.
     pub(crate) fn connect(&self, database: &str, options: &str) -> Result<Connection, SqlError> {
         let parameters = [("options", options)];
         let used = if options.is_empty() { &parameters[..0] } else { &parameters[..] };
         Connection::open(&self.address(), database, used)
     }
 
-    /// Connects like [`Self::connect`], repeatedly until it succeeds, which it must within the timeout.
+    /// Repeats [`Self::connect`] until it succeeds. Fails if that takes longer than the timeout.
     pub(crate) fn connect_in_time(&self, database: &str, options: &str) -> Connection {
         let mut opened = None;
         wait_until(&format!("a session with {database}"), || {
@@ -91,17 +91,17 @@ impl Gateway {
         rows
     }
 
-    /// Waits until the server accepts connections, as after a crash.
+    /// Waits until the server accepts connections, such as after a crash.
     pub(crate) fn wait_for_server(&self) {
         wait_until("the server to take connections", || self.direct("postgres", "SELECT 1").is_ok());
     }
 
-    /// Sends an HTTP request. Returns status code and body.
+    /// Sends an HTTP request. Returns the status code and the body.
     pub(crate) fn http(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
         self.try_http(method, path, body).unwrap()
     }
 
-    /// Sends an HTTP request to a gateway that may have ended.
+    /// Sends an HTTP request to a gateway that might have ended.
     pub(crate) fn try_http(&self, method: &str, path: &str, body: &str) -> Result<(u16, Value), ureq::Error> {
         let url = format!("http://{}{path}", self.serve.address());
         let token = format!("Bearer {}", self.serve.secret());
@@ -115,7 +115,7 @@ impl Gateway {
         Ok((response.status().as_u16(), serde_json::from_str(&text).unwrap_or_default()))
     }
 
-    /// Resets `database` over HTTP, closing its sessions.
+    /// Resets `database` over HTTP, which closes its sessions.
     pub(crate) fn reset(&self, database: &str) -> (u16, Value) {
         self.http("POST", &format!("/v1/databases/{database}/reset"), r#"{"close_sessions": true}"#)
     }
@@ -125,8 +125,8 @@ impl Gateway {
         self.http("GET", "/v1/status", "").1
     }
 
-    /// Returns why databases were dropped instead of reset, with counts. Leaves out sessions that took too long to
-    /// exit, because they do so on any busy machine.
+    /// Returns the reasons why databases were dropped instead of reset, with counts. Leaves out sessions that took
+    /// too long to exit, because that happens on any busy machine.
     pub(crate) fn dropped(&self) -> Value {
         let mut dropped = self.status()["dropped"].take();
         dropped.as_object_mut().unwrap().remove("a session did not end");

@@ -1,4 +1,4 @@
-//! Folders and programs of all scenes, made once. They go when the process ends in any way.
+//! Folders and programs for all scenes, made once. They disappear when the process ends, however it ends.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -9,12 +9,12 @@ use std::sync::{Mutex, OnceLock};
 
 use super::{Scene, User, wait_until};
 
-/// Folders that go with this process.
+/// Folders that disappear with this process.
 struct Ground {
     disk: PathBuf,
     memory: PathBuf,
     program: PathBuf,
-    /// Process that removes the folders when its standard input closes, as the kernel does at this process's end.
+    /// Process that removes the folders when its standard input closes. The kernel closes it when this process ends.
     _janitor: Child,
 }
 
@@ -26,7 +26,7 @@ fn ground() -> &'static Ground {
         let memory = if shared.is_dir() { shared.to_owned() } else { std::env::temp_dir() };
         let (disk, memory) = (folder_in(Path::new("/var/tmp")), folder_in(&memory));
         let program = disk.join("pgfresh");
-        // A child copies it: see `Scene::write_program`.
+        // A child process copies it: see `Scene::write_program`.
         let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_pgfresh")).arg(&program).status().unwrap();
         assert!(copied.success(), "could not copy the binary to \"{}\"", program.display());
         let mut janitor = Command::new("sh");
@@ -37,7 +37,8 @@ fn ground() -> &'static Ground {
     })
 }
 
-/// Prints the message of each panic at once. The test runner prints it after all tests, where a log may have been cut.
+/// Prints each panic's message immediately. The test runner prints it only after all tests, where a log might have
+/// been cut off.
 fn print_panics_at_once() {
     let usual = panic::take_hook();
     panic::set_hook(Box::new(move |why| {
@@ -47,7 +48,7 @@ fn print_panics_at_once() {
     }));
 }
 
-/// Makes a new folder that every user may pass through.
+/// Makes a new folder that every user can pass through.
 fn folder_in(parent: &Path) -> PathBuf {
     let folder = tempfile::Builder::new().prefix("pgfresh-test-").tempdir_in(parent).unwrap().keep();
     User::Ourselves.give(&folder);
@@ -59,7 +60,7 @@ pub(crate) fn program() -> &'static Path {
     &ground().program
 }
 
-/// Makes a working directory and a place of the same name, for one scene of `user`.
+/// Makes a working directory and a place with the same name, for one scene of `user`.
 pub(crate) fn folders(user: User) -> (PathBuf, PathBuf) {
     let make = |parent: &Path| {
         let folder =
@@ -70,7 +71,7 @@ pub(crate) fn folders(user: User) -> (PathBuf, PathBuf) {
     (make(&ground().disk), make(&ground().memory))
 }
 
-/// Returns the cache of all scenes of `user`, with the base image of the default installation.
+/// Returns the cache that all scenes of `user` share, with the default installation's base image.
 pub(crate) fn cache(user: User) -> PathBuf {
     static COPIED: Mutex<Vec<u32>> = Mutex::new(Vec::new());
     let shared = ground().disk.join(format!("cache-{}", user.uid()));
@@ -82,13 +83,13 @@ pub(crate) fn cache(user: User) -> PathBuf {
     shared
 }
 
-/// Makes `target` a cache of `user` that has only the same base image.
+/// Turns `target` into a cache for `user` that contains only the same base image.
 pub(crate) fn copy_base_cache(user: User, target: &Path) {
     let copied = Command::new("cp").arg("-a").arg(base_cache(user)).arg(target).status().unwrap();
     assert!(copied.success(), "could not copy the cache to \"{}\"", target.display());
 }
 
-/// Makes a cache that has only the base image, and that tests only copy afterwards.
+/// Makes a cache that contains only the base image. Afterwards, tests only copy it.
 fn base_cache(user: User) -> PathBuf {
     static READY: Mutex<Vec<u32>> = Mutex::new(Vec::new());
     let cache = ground().disk.join(format!("base-{}", user.uid()));
@@ -101,7 +102,7 @@ fn base_cache(user: User) -> PathBuf {
         let scene = Scene::with_cache(user, cache.clone());
         let outcome = scene.run(["run", "--", "true"]);
         assert!(outcome.code == Some(0), "no test can run: {outcome}");
-        // The guard may still remove the directory of the initdb, which must not be copied.
+        // The guard might still be removing initdb's directory, which must not be copied.
         let runs = cache.join(format!("pgfresh-{}", user.uid()));
         wait_until("the guard to finish", || {
             fs::read_dir(&runs).map_or(true, |mut left| left.next().is_none())
@@ -111,7 +112,7 @@ fn base_cache(user: User) -> PathBuf {
     cache
 }
 
-/// Returns the psql of the default installation.
+/// Returns the default installation's psql.
 pub(crate) fn psql() -> &'static str {
     static PSQL: OnceLock<String> = OnceLock::new();
     PSQL.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! Leases of a server without a gateway.
+//! Leases on a server without a gateway.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use template::{Provisioner, ServerOptions, Started, TemplateSpec};
 use super::watchdog::Watchdog;
 use super::{User, WAIT_TIMEOUT, ground, wait_until};
 
-/// Server with a template database `app`, and its leases, which close before it stops.
+/// Server with the template database `app`, and its leases, which close before the server stops.
 pub(crate) struct LeaseFixture {
     pub(crate) leases: Leases,
     pub(crate) started: Started,
@@ -35,7 +35,7 @@ impl LeaseFixture {
         let mut started = provisioner.start(&|_| ()).unwrap();
         admin(&started, "postgres").query("CREATE DATABASE app").unwrap();
         admin(&started, "app").query(setup).unwrap();
-        // The cache has no template of this content.
+        // The cache doesn't contain a template with this content.
         started.entry = None;
         Self::open(&provisioner, started, "app", linger, paranoid)
     }
@@ -48,7 +48,8 @@ impl LeaseFixture {
         Self::open(&provisioner, started, "template1", linger, false)
     }
 
-    /// Starts a server on a cached template from `sql` and `setup`, from which an `earlier` server has already started.
+    /// Starts a server with a cached template from `sql` and `setup`. Before that, an `earlier` server has started
+    /// with the same cache entry.
     pub(crate) fn noted(
         options: ServerOptions,
         sql: &str,
@@ -71,7 +72,7 @@ impl LeaseFixture {
         let provisioner = provisioner(options, &cache);
         let open = || Self::open(&provisioner, provisioner.start(&|_| ()).unwrap(), "app", linger, false);
         let first = open();
-        // pgfresh reads the template during the second copy, before a client comes.
+        // pgfresh reads the template during the second copy, before a client connects.
         wait_until("two ready databases", || first.leases.status().ready[0].1 > 1);
         earlier(&first);
         drop(first);
@@ -101,13 +102,13 @@ impl LeaseFixture {
             observer: None,
         };
         let leases = Leases::open(options, None).unwrap();
-        // The tests count sessions, so this one must end.
+        // The tests count sessions, so this session must end.
         started.session = None;
         let watchdog = Watchdog::new(&started.server.run().data());
         Self { leases, started, _watchdog: watchdog }
     }
 
-    /// Connects and disconnects a client with `params`, which the cache has no note of yet.
+    /// Connects and disconnects a client with `params`. The cache must not contain a note about them yet.
     pub(crate) fn note(&self, params: &StartupParams) {
         let entry = self.started.entry.as_ref().expect("it is a copy of an entry");
         let before = entry.recall("clients");
@@ -130,13 +131,14 @@ impl LeaseFixture {
 
     /// Runs `sql` in the database `postgres`.
     pub(crate) fn admin(&self, sql: &str) -> Vec<Vec<Option<String>>> {
-        // As the gateway does for a client's statement.
+        // The gateway does the same for a client's statement.
         let _hold = sql.contains(" DATABASE ").then(|| self.leases.hold_spares());
         admin(&self.started, "postgres").query(sql).unwrap()
     }
 }
 
-/// Returns the startup parameters of `user`. A lock that a prepared transaction holds fails the next statement soon.
+/// Returns startup parameters for `user`. With them, a statement that waits for a prepared transaction's lock fails
+/// soon.
 pub(crate) fn params(user: &str) -> StartupParams {
     StartupParams::new([("user", user), ("options", "-c lock_timeout=100ms")])
 }

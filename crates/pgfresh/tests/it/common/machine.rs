@@ -1,10 +1,10 @@
-//! Simulated machines, made of files.
+//! Machines simulated with files.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-/// Writes the files of a machine on which `folder` lies on a partition of the disk that `files` describe.
+/// Writes the files of a machine where `folder` lies on a disk partition. `files` describe the disk.
 pub(crate) fn machine(root: &Path, folder: &Path, files: &[(&str, &str)]) {
     let put = |path: &str, text: &str| {
         let path = root.join(path);

@@ -1,10 +1,10 @@
-//! Parts that the tests of the binary share: scenes, users, and the proof that nothing stays.
+//! Shared parts of the integration tests: scenes, users, and the check that nothing is left behind.
 //!
 //! | path | content |
 //! |---|---|
 //! | `/var/tmp/pgfresh-test-X/pgfresh` | the binary, where all users can run it |
 //! | `/var/tmp/pgfresh-test-X/base-UID` | a cache with a base image, built once for each user |
-//! | `/var/tmp/pgfresh-test-X/cache-UID` | a copy of it, shared by the tests of that user |
+//! | `/var/tmp/pgfresh-test-X/cache-UID` | a copy of `base-UID` that all tests of that user share |
 //! | `/var/tmp/pgfresh-test-X/scene-Y` | working directory of one test |
 //! | `/dev/shm/pgfresh-test-X/scene-Y` | place of one test |
 //!
@@ -41,16 +41,18 @@ use std::time::{Duration, Instant};
 use leftovers::{History, children_of};
 use watchdog::Watchdog;
 
-/// Timeout for waits that hang. It does not bound slow waits: nothing that ends takes so long, also on a machine with ten times the load.
+/// Timeout for waits that hang. Slow waits don't reach it: whatever ends at all ends sooner, even on a machine with
+/// ten times the load.
 pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// Variable of debug builds: a folder for the transcripts of all sessions. If the tests have it, so has each pgfresh.
+/// Environment variable for debug builds: a folder for the transcripts of all sessions. If it is set for the tests,
+/// it is also set for each pgfresh.
 pub(crate) const TRANSCRIBE: &str = "PGFRESH_TEST_TRANSCRIBE";
 
-/// Majors that tests run on: the oldest, Debian's, the newest.
+/// Majors that tests run on: the oldest, Debian's, and the newest.
 pub(crate) const MAJORS: [u32; 3] = [13, 15, 18];
 
-/// Directory of the only PostgreSQL to test, from `PGFRESH_TEST_ONLY`. `make test` does not set it.
+/// Directory of the only PostgreSQL to test, from `PGFRESH_TEST_ONLY`. `make test` doesn't set this variable.
 static ONLY: LazyLock<Option<(u32, String)>> = LazyLock::new(|| {
     let bin = std::env::var("PGFRESH_TEST_ONLY").ok()?;
     let output = Command::new(format!("{bin}/postgres")).arg("--version").output().unwrap();
@@ -60,25 +62,25 @@ static ONLY: LazyLock<Option<(u32, String)>> = LazyLock::new(|| {
     Some((number[..end].parse().unwrap(), bin))
 });
 
-/// Returns all majors to test from `since` on: those of [`MAJORS`], or the one of `PGFRESH_TEST_ONLY`.
+/// Returns all majors to test from `since` on: those in [`MAJORS`], or the major in `PGFRESH_TEST_ONLY`.
 pub(crate) fn all_majors_since(since: u32) -> Vec<u32> {
     let all = ONLY.as_ref().map_or(MAJORS.to_vec(), |(major, _)| vec![*major]);
     all.into_iter().filter(|major| *major >= since).collect()
 }
 
-/// Returns the majors to test in this run, a part of all that depends on [`depth`]. Prints them for a failing test.
+/// Returns the majors to test in this run. How many depends on [`depth`]. Prints them for a failing test.
 pub(crate) fn majors() -> Vec<u32> {
     majors_since(0)
 }
 
-/// Returns the majors to test of those from `since` on. There is at least one.
+/// Like [`majors`], but only returns majors from `since` on. There is at least one.
 pub(crate) fn majors_since(since: u32) -> Vec<u32> {
     let majors = depth::some_of(all_majors_since(since));
     println!("on PostgreSQL {majors:?}");
     majors
 }
 
-/// Makes a test `majors::NAME` of each named function, on some or all of [`MAJORS`].
+/// Makes a test `majors::NAME` for each named function, on some or all [`MAJORS`].
 macro_rules! on_every_major {
     ($($promise:ident)*) => {
         mod majors {
@@ -91,7 +93,8 @@ macro_rules! on_every_major {
 }
 pub(crate) use on_every_major;
 
-/// Returns the value of `--postgres` for `major`: a number for Debian's, a path for those that `make test` installs.
+/// Returns the value of `--postgres` for `major`: a number for Debian's major, or a path for those that `make test`
+/// installs.
 ///
 /// Fails without the installation, so that no test is skipped.
 pub(crate) fn postgres(major: u32) -> String {
@@ -114,20 +117,20 @@ pub(crate) fn postgres(major: u32) -> String {
     bin
 }
 
-/// User that runs pgfresh.
+/// User who runs pgfresh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum User {
-    /// User of the tests.
+    /// User who runs the tests.
     Ourselves,
-    /// Ordinary user, which root can switch to.
+    /// Ordinary user that root can switch to.
     Nobody,
 }
 
-/// User and group id of `nobody`.
+/// User and group ID of `nobody`.
 const NOBODY: u32 = 65_534;
 
 impl User {
-    /// Returns the available users: both as root, otherwise only the user of the tests.
+    /// Returns the available users: both for root, otherwise only the user who runs the tests.
     pub(crate) fn all() -> &'static [Self] {
         if is_root() { &[Self::Ourselves, Self::Nobody] } else { &[Self::Ourselves] }
     }
@@ -140,7 +143,7 @@ impl User {
         }
     }
 
-    /// Gives `path` to this user, and lets all users pass through it.
+    /// Makes this user the owner of `path`, and lets all users pass through it.
     pub(crate) fn give(self, path: &Path) {
         use std::os::unix::fs::PermissionsExt;
         fs::set_permissions(path, fs::Permissions::from_mode(0o711)).unwrap();
@@ -149,7 +152,7 @@ impl User {
         }
     }
 
-    /// Makes the child of `command` run as this user.
+    /// Makes the child process of `command` run as this user.
     pub(crate) fn put_on(self, command: &mut Command) {
         if self == Self::Nobody {
             command.uid(NOBODY).gid(NOBODY);
@@ -162,8 +165,8 @@ pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Whether the tests run as root, which this test needs for `action`. Otherwise prints that the test is skipped, past the test runner,
-/// which hides the output of successful tests.
+/// Whether the tests run as root, which `action` requires. If not, prints that the test is skipped. Bypasses the test
+/// runner, because the runner hides what successful tests print.
 pub(crate) fn as_root(action: &str) -> bool {
     if !is_root() {
         let test = thread::current().name().unwrap_or("a thread of a test").to_owned();
@@ -172,12 +175,13 @@ pub(crate) fn as_root(action: &str) -> bool {
     is_root()
 }
 
-/// User, working directory, place and cache of a pgfresh in a test, with a check for leftovers.
+/// User, working directory, place and cache for pgfresh in a test, with a check for leftovers.
 pub(crate) struct Scene {
     pub(crate) user: User,
-    /// Working directory, on disk and owned by the user.
+    /// Working directory, which is on disk and belongs to the user.
     pub(crate) directory: PathBuf,
-    /// Place. Each process has it in a variable that pgfresh does not know, so that the test finds the process.
+    /// Place. Each process has this path in an environment variable that pgfresh ignores, so that the test can find
+    /// the process.
     pub(crate) place: PathBuf,
     pub(crate) cache: PathBuf,
     history: Mutex<History>,
@@ -185,7 +189,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// Makes a scene with the cache of all scenes of this user, which has the base image.
+    /// Makes a scene with the cache that all scenes of this user share. It contains the base image.
     pub(crate) fn new(user: User) -> Self {
         let cache = ground::cache(user);
         Self::with_cache(user, cache)
@@ -204,7 +208,7 @@ impl Scene {
         Self { user, directory, place, cache, history: Mutex::new(History::begin(user)), _watchdog: watchdog }
     }
 
-    /// Returns a command for pgfresh with `arguments` in this scene, with empty standard input and environment.
+    /// Returns a command for pgfresh with `arguments` in this scene. Its standard input and environment are empty.
     pub(crate) fn pgfresh<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
         let mut command = Command::new(ground::program());
         command.args(arguments);
@@ -212,7 +216,7 @@ impl Scene {
         command
     }
 
-    /// Sets user, directory and environment of `command`, which runs a pgfresh.
+    /// Sets user, directory and environment for `command`, which runs pgfresh.
     pub(crate) fn set(&self, command: &mut Command) {
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
@@ -232,19 +236,19 @@ impl Scene {
         self.user.put_on(command);
     }
 
-    /// Runs pgfresh with `arguments` to its end.
+    /// Runs pgfresh with `arguments` until it ends.
     pub(crate) fn run<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Outcome {
         finish(self.pgfresh(arguments))
     }
 
-    /// Runs `pgfresh run` with `options` for a shell with `script`, which must succeed; returns its output.
+    /// Runs `pgfresh run` with `options` for a shell with `script`. The run must succeed. Returns its output.
     pub(crate) fn shell(&self, options: &[&str], script: &str) -> String {
         let outcome = self.run([&["run"], options, &["--", "sh", "-euc", script]].concat());
         assert!(outcome.code == Some(0), "{script}\n{outcome}");
         outcome.stdout
     }
 
-    /// Runs `sql` with psql under `pgfresh run` with `options`; returns the rows as unaligned text.
+    /// Runs `sql` with psql under `pgfresh run` with `options`. Returns the rows as unaligned text.
     pub(crate) fn query(&self, options: &[&str], sql: &str) -> String {
         let psql = ground::psql();
         let outcome = self.run([&["run"], options, &["--", psql, "-XAtqc", sql]].concat());
@@ -252,7 +256,7 @@ impl Scene {
         outcome.stdout.trim_end().to_owned()
     }
 
-    /// Writes a file in the working directory, owned by the user.
+    /// Writes a file that belongs to the user in the working directory.
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.directory.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -260,8 +264,8 @@ impl Scene {
         path
     }
 
-    /// Writes a program of shell lines, by another process. A child of another thread could inherit the file while it is open for
-    /// writing, and then the kernel would not run the program.
+    /// Writes a shell script that can be executed, in a child process. Otherwise, a child of another thread could
+    /// inherit the file while it is open for writing, and then the kernel wouldn't run the program.
     pub(crate) fn write_program(&self, name: &str, script: &str) -> PathBuf {
         let path = self.directory.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -271,7 +275,7 @@ impl Scene {
         path
     }
 
-    /// Waits for `moment`, and meanwhile records the processes that pgfresh process `owner` starts.
+    /// Waits for `moment`, and meanwhile records the processes that the pgfresh process `owner` starts.
     pub(crate) fn watch(&self, owner: u32, moment: Duration) {
         let begun = Instant::now();
         while let Some(left) = moment.checked_sub(begun.elapsed()) {
@@ -285,7 +289,7 @@ impl Scene {
         self.history.lock().unwrap().leftovers(self)
     }
 
-    /// Fails unless all processes, directories, locks and segments of this scene go within [`WAIT_TIMEOUT`].
+    /// Fails unless all processes, directories, locks and segments of this scene disappear within [`WAIT_TIMEOUT`].
     pub(crate) fn assert_nothing_left(&self, context: impl fmt::Display) {
         let begun = Instant::now();
         loop {
@@ -316,7 +320,7 @@ impl Drop for Scene {
     }
 }
 
-/// Exit status and output of a process.
+/// A process's exit status and output.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) code: Option<i32>,
@@ -332,13 +336,13 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Runs `command` to its end, which must come within [`WAIT_TIMEOUT`].
+/// Runs `command` until it ends, within [`WAIT_TIMEOUT`].
 pub(crate) fn finish(mut command: Command) -> Outcome {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     collect(command.spawn().unwrap())
 }
 
-/// Waits for the end of `child` and reads the rest of its output.
+/// Waits until `child` ends, and reads the rest of its output.
 pub(crate) fn collect(child: Child) -> Outcome {
     let pid = rustix::process::Pid::from_child(&child);
     let (sender, receiver) = mpsc::channel();
@@ -356,7 +360,7 @@ pub(crate) fn collect(child: Child) -> Outcome {
     }
 }
 
-/// Reads one line of a child's output, and no byte more.
+/// Reads one line of a child's output, and not a byte more.
 pub(crate) fn line_of(mut pipe: impl Read) -> String {
     let mut line = Vec::new();
     while line.last() != Some(&b'\n') {
@@ -367,7 +371,7 @@ pub(crate) fn line_of(mut pipe: impl Read) -> String {
     String::from_utf8(line).unwrap()
 }
 
-/// Waits for the end of `child`, which must come within [`WAIT_TIMEOUT`].
+/// Waits until `child` ends, within [`WAIT_TIMEOUT`].
 pub(crate) fn end_of(child: &mut Child, context: impl fmt::Display) -> ExitStatus {
     let mut status = None;
     wait_until(&format!("the end of pgfresh ({context})"), || {
@@ -377,7 +381,7 @@ pub(crate) fn end_of(child: &mut Child, context: impl fmt::Display) -> ExitStatu
     status.unwrap()
 }
 
-/// Waits until `condition` holds, which it must within [`WAIT_TIMEOUT`].
+/// Waits until `condition` is true, within [`WAIT_TIMEOUT`].
 pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !condition() {

@@ -1,16 +1,16 @@
-//! File systems that only one process tree sees, and that end with it.
+//! File systems that only one process tree can see, and that end with it.
 
 use std::process::Command;
 
 use super::{Outcome, Scene, User, as_root, finish, ground};
 
-/// Returns a scene in which root can mount. For other users, prints that the test is skipped, and returns `None`.
+/// Returns a scene where root can mount. For other users, prints that the test is skipped, and returns `None`.
 pub(crate) fn scene() -> Option<Scene> {
     as_root("mount").then(|| Scene::with_empty_cache(User::Ourselves))
 }
 
-/// Runs pgfresh with `arguments` after the shell lines in `mount`, in a new mount namespace. The output ends with the files of
-/// pgfresh below `$MOUNTED` that pgfresh does not remove.
+/// Runs pgfresh with `arguments` after the shell commands `mount`, in a new mount namespace. The output ends with the
+/// pgfresh files below `$MOUNTED` that pgfresh doesn't remove.
 pub(crate) fn run(scene: &Scene, mount: &str, arguments: &[&str]) -> Outcome {
     let script = format!(
         "{mount}

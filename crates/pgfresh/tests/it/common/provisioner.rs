@@ -1,4 +1,4 @@
-//! A provisioner whose template is a schema, for tests of the crates below the binary.
+//! Provisioner whose template is a schema, for testing the crates below the binary.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use super::{User, ground, postgres};
 /// Name of the template and of its database.
 pub(crate) const DATABASE: &str = "app";
 
-/// Returns a provisioner of `major` whose template is `schema`, and a watchdog for its servers.
+/// Returns a provisioner for `major` whose template is `schema`, and a watchdog for its servers.
 pub(crate) fn provisioner(major: u32, schema: &str) -> (Provisioner, Watchdog) {
     let (folder, place) = ground::folders(User::Ourselves);
     let cache = folder.join("cache");

@@ -1,4 +1,4 @@
-//! Random numbers that differ from run to run.
+//! Random numbers, different in each run.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -12,7 +12,7 @@ impl Random {
         Self(RandomState::new().hash_one(0))
     }
 
-    /// Returns any number. Source: `SplitMix64`, Steele et al. 2014.
+    /// Returns a random number (`SplitMix64`, Steele et al. 2014).
     pub(crate) fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -20,7 +20,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Returns a duration up to `longest`.
+    /// Returns a random duration up to `longest`.
     pub(crate) fn moment(&mut self, longest: Duration) -> Duration {
         let span = u64::try_from(longest.as_nanos()).unwrap().max(1);
         Duration::from_nanos(self.number() % span)
@@ -28,7 +28,7 @@ impl Random {
 }
 
 impl Random {
-    /// Returns a source that repeats its numbers for an equal seed.
+    /// Returns a source that generates the same numbers for the same seed.
     pub(crate) fn seeded(seed: u64) -> Self {
         Self(seed)
     }
@@ -38,12 +38,12 @@ impl Random {
         usize::try_from(self.number() % u64::try_from(bound).unwrap()).unwrap()
     }
 
-    /// Returns true in `percent` of all cases.
+    /// Returns true in `percent` of all calls.
     pub(crate) fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
-    /// Returns one of `choices`.
+    /// Returns a random element of `choices`.
     pub(crate) fn choose<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         &choices[self.below(choices.len())]
     }

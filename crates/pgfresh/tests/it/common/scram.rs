@@ -1,4 +1,4 @@
-//! Client's half of SCRAM, for tests that write all other bytes themselves.
+//! Client side of SCRAM, for tests that write all other bytes themselves.
 
 use std::io::{Read, Write};
 
@@ -6,7 +6,8 @@ use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, Scr
 
 use super::client::message;
 
-/// Proves to the server on `stream`, which has a start-up message, that the client knows `password`.
+/// Proves to the server on `stream` that the client knows `password`. The server has already received a startup
+/// message.
 pub(crate) fn prove(stream: &mut (impl Read + Write), password: &str) {
     request(stream, 10);
     let mut scram = ScramSha256::new(password.as_bytes(), ChannelBinding::unsupported());
@@ -19,7 +20,7 @@ pub(crate) fn prove(stream: &mut (impl Read + Write), password: &str) {
     scram.finish(&request(stream, 12)).unwrap();
 }
 
-/// Reads a request for authentication with this code; returns the bytes after the code.
+/// Reads an authentication request with the code `code`. Returns the bytes after the code.
 fn request(stream: &mut impl Read, code: u8) -> Vec<u8> {
     let mut header = [0; 9];
     stream.read_exact(&mut header).unwrap();

@@ -1,4 +1,4 @@
-//! Running `pgfresh serve` and its address. Modules of tests add requests.
+//! Running `pgfresh serve` and its address. Test modules add requests.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
@@ -10,13 +10,13 @@ use serde_json::Value;
 
 use super::{Scene, TRANSCRIBE, end_of};
 
-/// Running `pgfresh serve`, which ends with this and leaves nothing.
+/// Running `pgfresh serve`. Dropping it ends pgfresh, which must not leave anything behind.
 pub(crate) struct Serve {
     pub(crate) child: Child,
-    /// Line that it has printed when it was ready.
+    /// Line that pgfresh printed when it was ready.
     pub(crate) ready: Value,
     ended: bool,
-    /// Scene, whose drop comes last and proves that nothing is left.
+    /// Scene, which is dropped last and checks that nothing is left.
     _scene: Scene,
 }
 
@@ -26,7 +26,7 @@ impl Serve {
         Self::begin(scene, command, options)
     }
 
-    /// Like [`Self::at`], but a debug build writes the transcripts of all sessions to `folder` at its end.
+    /// Like [`Self::at`], but when a debug build ends, it writes the transcripts of all sessions to `folder`.
     pub(crate) fn transcribed<S: AsRef<OsStr>>(
         scene: Scene,
         options: impl IntoIterator<Item = S>,
@@ -37,7 +37,7 @@ impl Serve {
         Self::begin(scene, command, options)
     }
 
-    /// Starts `command`, which runs `pgfresh serve --json` with the arguments that it gets.
+    /// Starts `command`, which runs `pgfresh serve --json` with the arguments that it receives.
     pub(crate) fn begin<S: AsRef<OsStr>>(
         scene: Scene,
         mut command: Command,
@@ -54,12 +54,12 @@ impl Serve {
         format!("127.0.0.1:{}", self.ready["port"])
     }
 
-    /// Returns the secret that is password and token.
+    /// Returns the secret that is both password and token.
     pub(crate) fn secret(&self) -> &str {
         self.ready["password"].as_str().unwrap()
     }
 
-    /// Ends it; returns whether it succeeded.
+    /// Ends pgfresh. Returns whether it succeeded.
     pub(crate) fn end(&mut self) -> bool {
         self.ended = true;
         drop(self.child.stdin.take());

@@ -27,7 +27,7 @@ impl Terminal {
         Self { keyboard: keyboard.into(), name }
     }
 
-    /// Creates a terminal of this width.
+    /// Creates a terminal that is `columns` wide.
     pub(crate) fn of_width(columns: u16) -> Self {
         let terminal = Self::new();
         let size = Winsize { ws_row: 50, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
@@ -35,7 +35,7 @@ impl Terminal {
         terminal
     }
 
-    /// Runs `command` to its end. Returns its exit code and everything that it and its children wrote.
+    /// Runs `command` until it ends. Returns its exit code and everything that it and its child processes wrote.
     pub(crate) fn run(&self, command: Command) -> (Option<i32>, String) {
         let (mut child, mut text) = (self.start(command), Vec::new());
         let mut screen = self.keyboard.try_clone().unwrap();

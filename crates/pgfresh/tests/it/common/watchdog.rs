@@ -1,4 +1,4 @@
-//! Makes a test that hangs fail: prints where it hangs, and kills its processes.
+//! Makes a hanging test fail: prints where the test hangs, and kills its processes.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,9 +12,10 @@ use super::WAIT_TIMEOUT;
 use super::depth;
 use super::leftovers::{Process, processes_about};
 
-/// Longer than any test takes on a machine that is ten times as slow as a desktop. A wait that hangs fails before, and says why.
+/// Longer than any test takes on a machine ten times slower than a desktop. A hanging wait fails earlier, and reports
+/// the reason.
 const TEST_TIMEOUT: Duration = WAIT_TIMEOUT.saturating_mul(2);
-/// Timeout for a test to fail after its processes were killed.
+/// Time within which a test must fail after its processes were killed.
 const FAIL_TIMEOUT: Duration = Duration::from_mins(1);
 
 static WATCHED: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
@@ -22,17 +23,17 @@ static WATCHED: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
 struct Entry {
     id: u64,
     test: String,
-    /// Path by which the test's processes can be found.
+    /// Path that identifies the test's processes.
     place: PathBuf,
     until: Instant,
     killed: bool,
 }
 
-/// Watches a test until it is dropped.
+/// Watches a test until this value is dropped.
 pub(crate) struct Watchdog(u64);
 
 impl Watchdog {
-    /// Watches the test of this thread, whose processes all mention `place`.
+    /// Watches the test that this thread runs, whose processes all mention `place`.
     pub(crate) fn new(place: &Path) -> Self {
         static THREAD: Once = Once::new();
         THREAD.call_once(|| drop(thread::spawn(watch)));
@@ -76,12 +77,12 @@ fn watch() {
     }
 }
 
-/// Prints directly, because the runner keeps the output of macros until the test ends, also in a test's threads.
+/// Prints directly, because the runner holds back what macros print until the test ends, even in a test's threads.
 fn print(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// Returns each process with its command, and the kernel function in which each thread waits.
+/// Returns a line for each process with its command, and the kernel function where each thread waits.
 fn describe(processes: &[Process]) -> String {
     processes.iter().fold(String::new(), |mut text, process| {
         let Process { pid, parent, command } = process;

@@ -1,4 +1,5 @@
-//! Copies that a server makes before its first client, because earlier servers on the same cache entry needed them.
+//! Tests the copies that a server makes before its first client, because earlier servers with the same cache entry
+//! needed them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,7 +11,7 @@ use template::ServerOptions;
 use crate::common::leases::{LeaseFixture, params};
 use crate::common::{Scene, User, ground};
 
-/// Starts a server after an `earlier` one on the same cache entry.
+/// Starts a server after an `earlier` server with the same cache entry.
 fn after(earlier: impl FnOnce(&LeaseFixture)) -> LeaseFixture {
     LeaseFixture::noted(ServerOptions::default(), "SELECT", None, Duration::from_mins(10), earlier)
 }
@@ -26,7 +27,7 @@ fn note(server: &LeaseFixture, text: &str) {
     fs::write(path(server), text).unwrap();
 }
 
-/// Waits until the server has made all copies that it makes without a client. Returns their number.
+/// Waits until the server has made all copies that it makes without a client. Returns the number of copies.
 fn copies_without_clients(server: &LeaseFixture) -> usize {
     server.leases.settle(Duration::from_mins(1));
     let status = server.leases.status();
@@ -36,7 +37,7 @@ fn copies_without_clients(server: &LeaseFixture) -> usize {
 
 #[test]
 fn noted_copies_are_ready_before_first_client() {
-    // When fewer than two are ready, pgfresh makes more for the clients after these.
+    // When fewer than two databases are ready, pgfresh makes more for the next clients.
     let server = after(|earlier| note(earlier, "14"));
     assert_eq!(copies_without_clients(&server), 14);
     for client in 0..12 {
@@ -53,7 +54,7 @@ fn server_with_clients_notes_needed_copies() {
             .collect();
         drop(open);
     });
-    // A note below three would say nothing, because each server starts with two copies.
+    // A note below three would be redundant, because each server starts with two copies.
     let noted = fs::read_to_string(path(&server)).map_or(2, |note| note.parse::<usize>().unwrap());
     assert!((2..=8).contains(&noted), "{noted}");
     assert_eq!(copies_without_clients(&server), noted);
@@ -68,7 +69,7 @@ fn fewer_clients_lower_the_note_by_half() {
     assert_eq!(copies_without_clients(&server), 7);
 }
 
-/// Half of the room for databases stays free. The fixture's server has room for about sixty.
+/// Half of the space for databases stays free. The fixture's server has space for about sixty.
 #[test]
 fn any_note_of_copies_is_harmless() {
     for (text, least, most) in [("", 2, 2), ("-1", 2, 2), ("99999999999999999999", 2, 2), ("1000000", 3, 64)]

@@ -1,4 +1,4 @@
-//! Autovacuum, where a user has it come often, works in leased databases and in no template.
+//! Tests that frequent autovacuum works in leased databases, but not in templates.
 
 use std::time::Duration;
 
@@ -13,12 +13,13 @@ on_every_major! {
     autovacuum_leaves_a_cached_template_alone
 }
 
-/// The server copies this template itself, because of the unlogged table. Autovacuum would analyse the other one.
+/// The server copies this template itself, because it has an unlogged table. The other template could be analyzed by
+/// autovacuum.
 const SETUP: &str = "CREATE UNLOGGED TABLE u AS SELECT 1 AS a; \
     CREATE TABLE t AS SELECT i FROM generate_series(1, 1500) AS i";
-/// More databases than pgfresh makes ahead.
+/// More databases than pgfresh makes ahead of time.
 const LEASES: usize = 6;
-/// Rows that ANALYZE writes, and the estimate that it makes, of a user's tables.
+/// The rows that ANALYZE writes about a user's tables, and its row estimate.
 const ANALYSED: &str = "SELECT (SELECT count(*) FROM pg_statistic WHERE starelid >= 16384), \
     (SELECT reltuples FROM pg_class WHERE relname = 't')";
 
@@ -42,7 +43,8 @@ fn session(server: &LeaseFixture, name: &str) -> AdminConnection {
     AdminConnection::adopt(connected.backend.stream, WAIT_TIMEOUT).unwrap()
 }
 
-/// Waits until autovacuum has come to a leased database twice, and so had its turn in each database, then compares new leases.
+/// Waits until autovacuum has visited a leased database twice, so that it has visited every database, then compares
+/// new leases.
 fn check(server: &LeaseFixture) {
     let mut busy = session(server, "busy");
     let fresh = busy.query(ANALYSED).unwrap();

@@ -1,4 +1,5 @@
-//! Copies by files equal those of CREATE DATABASE, whatever happens to the server, the cache and the template meanwhile.
+//! Tests that file copies equal the copies that CREATE DATABASE makes, whatever happens to the server, the cache and
+//! the template meanwhile.
 
 use std::ffi::OsString;
 use std::fs;
@@ -32,16 +33,16 @@ on_every_major! {
     the_server_copies_with_standbys
 }
 
-/// Name of the template's database in pgfresh's servers.
+/// Name of the template's database on pgfresh's servers.
 const TEMPLATE: &str = "pgfresh_template_app";
-/// SQL of a template with objects of each kind that belong to a database and lie outside it.
+/// SQL for a template with all kinds of objects that belong to a database but lie outside it.
 const SQL: &str = "CREATE ROLE keeper; CREATE ROLE reader; CREATE TABLE base (id serial PRIMARY KEY, word text); \
     INSERT INTO base (word) SELECT md5(i::text) FROM generate_series(1, 500) i; ALTER TABLE base OWNER TO keeper; \
     GRANT SELECT ON base TO reader; ALTER DATABASE app OWNER TO keeper; GRANT CONNECT ON DATABASE app TO reader; \
     ALTER DATABASE app SET work_mem = '5MB'; ALTER DATABASE app CONNECTION LIMIT 50; COMMENT ON DATABASE app IS 'shop'; \
     ALTER DEFAULT PRIVILEGES FOR ROLE keeper GRANT SELECT ON TABLES TO reader; ANALYZE";
 
-/// Returns options of a server that logs all statements that make databases.
+/// Returns options for a server that logs all statements that make databases.
 fn options(major: u32) -> ServerOptions {
     let installation: VersionRequest = postgres(major).parse().unwrap();
     let settings = vec![("log_statement".to_owned(), "ddl".to_owned())];
@@ -64,13 +65,13 @@ fn ready(server: LeaseFixture) -> DigestFixture {
 }
 
 impl DigestFixture {
-    /// Returns the number of databases that SQL has made.
+    /// Returns the number of databases that were made with SQL.
     fn made_by_sql(&self) -> usize {
         let log = fs::read_to_string(self.server.started.server.run().log()).unwrap();
         log.matches("statement: CREATE DATABASE").count()
     }
 
-    /// Returns the rows of the shared catalogs about a database, without its name and number.
+    /// Returns the shared catalog rows about a database, without its name and OID.
     fn described(&self, database: &str) -> Vec<Vec<Option<String>>> {
         let oid = format!("(SELECT oid FROM pg_database WHERE datname = '{database}')");
         self.server.admin(&format!(
@@ -93,7 +94,7 @@ impl DigestFixture {
         match AdminConnection::adopt(backend.stream, WAIT_TIMEOUT)
             .and_then(|mut session| session.query(state))
         {
-            // Another test process ends sessions, maybe this one.
+            // Another test process ends sessions, which might include this session.
             Err(error) if error.is_fatal() => Ok(()),
             rows => {
                 assert_eq!(rows.unwrap(), [fresh], "{name}");
@@ -120,7 +121,7 @@ fn copies_equal_create_database(major: u32) {
     let mut by_hand = fixture.server.started.server.session("by_hand").unwrap();
     let by_hand = Digest::read(&mut by_hand).unwrap();
     assert_eq!(by_hand.difference(&fixture.digest("a")), None);
-    // The server drops the database like any other.
+    // The server drops this database like any other database.
     fixture.server.leases.release("a").unwrap();
     fixture.server.admin("DROP DATABASE pgfresh_ready_2");
     let dropped =
@@ -180,7 +181,7 @@ fn template1_copies_equal_create_database(major: u32) {
 }
 
 fn changes_of_template1_are_in_later_databases(major: u32) {
-    // The server recycles WAL files that pgfresh has not read yet.
+    // The server recycles WAL files that pgfresh hasn't read yet.
     let mut options = options(major);
     options.settings.push(("min_wal_size".to_owned(), "32MB".to_owned()));
     let fixture = open_without_template(options);
@@ -225,7 +226,8 @@ fn properties_set_on_a_template_reach_no_copy(major: u32) {
     assert_eq!(fixture.made_by_sql(), 0);
 }
 
-/// Some statements concern all databases of a role, wherever a client runs them. Others name the template.
+/// Some statements affect all databases of a role, wherever a client runs the statement. Other statements name the
+/// template.
 fn role_wide_changes_reach_no_other_database(major: u32) {
     let fixture = open(major);
     fixture.server.admin("CREATE ROLE other");
@@ -259,7 +261,7 @@ fn role_wide_changes_reach_no_other_database(major: u32) {
     }
 }
 
-/// A role with a setting for the database, or its owner, gets another name. The copies refer to the renamed roles.
+/// A role that has a setting for the database, or that owns it, is renamed. The copies refer to the renamed roles.
 fn renamed_roles_keep_the_templates_rights(major: u32) {
     let sql = "CREATE ROLE keeper; CREATE ROLE reader; CREATE TABLE base (id int); ALTER DATABASE app OWNER TO keeper; \
         ALTER ROLE reader IN DATABASE app SET work_mem = '5MB'";
@@ -282,7 +284,8 @@ fn renamed_roles_keep_the_templates_rights(major: u32) {
     }
 }
 
-/// A role that owned only the template's database is dropped, and another gets its name. No copy may belong to the dropped role.
+/// A role that owned only the template's database is dropped, and another role gets its name. No copy must belong to
+/// the dropped role.
 fn no_copy_has_a_dropped_owner(major: u32) {
     let sql = "CREATE ROLE keeper; CREATE ROLE reader; CREATE TABLE base (id int); ALTER DATABASE app OWNER TO keeper; \
         ALTER ROLE reader IN DATABASE app SET work_mem = '5MB'";
@@ -310,7 +313,8 @@ fn no_copy_has_a_dropped_owner(major: u32) {
     assert!(gone.is_empty(), "{gone:?}");
 }
 
-/// A replication slot is a sign of a standby. The server then makes the copies itself, also after the slot has gone.
+/// A replication slot suggests that there is a standby. The server then makes the copies itself, even after the slot
+/// has gone.
 fn the_server_copies_with_standbys(major: u32) {
     let fixture = open(major);
     fixture.server.admin("SELECT pg_create_physical_replication_slot('standby')");
@@ -326,8 +330,8 @@ fn the_server_copies_with_standbys(major: u32) {
     assert!(fixture.made_by_sql() > made + 1);
 }
 
-/// The server may remove its record of old transactions once no database needs it. Then it cannot interpret rows in files that it
-/// does not know.
+/// The server can remove its record of old transactions once no database needs the record. Then it can't interpret
+/// rows in files that it isn't aware of.
 fn the_server_copies_after_frozen_horizons_move(major: u32) {
     for column in ["datfrozenxid", "datminmxid"] {
         let fixture = open(major);
@@ -340,7 +344,7 @@ fn the_server_copies_after_frozen_horizons_move(major: u32) {
     }
 }
 
-/// SQL cannot drop a role that owns an object in a copy, but it can delete the role's row.
+/// SQL can't drop a role that owns an object in a copy, but it can delete the role's row.
 fn no_copy_is_made_without_its_owner(major: u32) {
     let fixture = open(major);
     fixture.in_template("DROP TABLE base");
@@ -354,14 +358,14 @@ fn impostors_of_a_template_are_not_copied(major: u32) {
     fixture.give_template_name_to_another();
     let leased = (0..4).find_map(|lease| fixture.expect_fresh(&format!("lease_{lease}")).err());
     assert!(matches!(leased, Some(LeaseError::Changed(_))), "{leased:?}");
-    // pgfresh serves a database that SQL has made.
+    // pgfresh serves a database that was made with SQL.
     fixture.server.admin("CREATE DATABASE own TEMPLATE template0");
     drop(fixture.connect("own", "postgres"));
 }
 
 fn crashes_during_copies_are_harmless(major: u32) {
     let fixture = open(major);
-    // The server ends its own processes when one is killed.
+    // The server ends its own processes when one of them is killed.
     lease_while(&fixture, "COPY (SELECT 1) TO PROGRAM 'kill -9 $PPID'", Duration::from_millis(200));
 }
 
@@ -380,13 +384,13 @@ fn abandoned_copies_leave_no_files(major: u32) {
     assert!(stray.is_empty(), "{stray:?}");
 }
 
-/// Leases one database after the other without releasing any, while a superuser runs `sql` at intervals of `every`.
+/// Leases databases consecutively without releasing any, while a superuser runs `sql` at intervals of `every`.
 fn lease_while(fixture: &DigestFixture, sql: &str, every: Duration) {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
-                // The session may end by a signal, or with the server.
+                // A signal might end the session, or the session might end with the server.
                 let _ = fixture
                     .server
                     .started

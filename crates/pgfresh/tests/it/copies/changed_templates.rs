@@ -1,4 +1,5 @@
-//! Changes of a template in its server are in no copy, although a superuser can circumvent its protection.
+//! Tests that copies don't contain changes that were made to a template on its server, although a superuser can
+//! circumvent the template's protection.
 
 use std::time::Duration;
 
@@ -16,14 +17,14 @@ on_every_major! {
     vacuum_leaves_a_template_what_it_is
 }
 
-/// Name of the template's database in pgfresh's servers.
+/// Name of the template's database on pgfresh's servers.
 const TEMPLATE: &str = "pgfresh_template_app";
-/// Number of leases, more than the databases that are ready and that pgfresh makes ahead.
+/// Number of leases. It exceeds the number of databases that are ready and that pgfresh makes ahead.
 const LEASES: usize = 6;
 
 fn open(major: u32) -> DigestFixture {
     let installation: VersionRequest = postgres(major).parse().unwrap();
-    // Pages with changed hint bits are in the WAL, but are no change.
+    // Pages with changed hint bits are in the WAL, but don't count as changes.
     let settings = vec![("wal_log_hints".to_owned(), "on".to_owned())];
     let options = ServerOptions { installation, settings, ..ServerOptions::default() };
     let setup = "CREATE TABLE base (id int); CREATE SEQUENCE ticket; CREATE TABLE other (id int); \
@@ -43,7 +44,7 @@ impl DigestFixture {
         self.server.admin(&allow(false));
     }
 
-    /// Gives the name of the template's database to another database.
+    /// Gives the template database's name to another database.
     pub(super) fn give_template_name_to_another(&self) {
         self.server.admin("CREATE DATABASE impostor");
         self.server.admin(&format!(
@@ -52,7 +53,7 @@ impl DigestFixture {
         ));
     }
 
-    /// Leases more databases than are ready. Returns the number of those that equal the template, and the error of the next one.
+    /// Leases more databases than are ready. Returns how many of them equal the template, and the next lease's error.
     fn lease_all(&self) -> (usize, Option<LeaseError>) {
         for number in 0..LEASES {
             match self.server.connect_with(&format!("lease_{number}"), None, &params("postgres")) {
@@ -85,7 +86,7 @@ fn changed_templates_are_not_copied(major: u32) {
         let (leased, error) = fixture.lease_all();
         let error = error.unwrap_or_else(|| panic!("{leased} copies after {change}"));
         assert!(matches!(error, LeaseError::Changed(_)), "{change}: {error}");
-        // Leased databases stay usable. Until one of them is reset, a client may get the error.
+        // Leased databases stay usable. Until one of them is reset, a client might get the error.
         fixture.server.leases.release("lease_0").unwrap();
         let connect = || fixture.server.connect_with("another", None, &params("postgres"));
         wait_until("a database that was leased", || connect().is_ok());
@@ -101,11 +102,11 @@ fn databases_with_a_templates_name_are_not_copied(major: u32) {
         "UPDATE pg_database SET datname = 'impostor' WHERE datname = '{TEMPLATE}';
          UPDATE pg_database SET datname = '{TEMPLATE}' WHERE datname = 'hidden'"
     ));
-    // A copy may have begun meanwhile.
+    // A copy might have started meanwhile.
     wait_until("copies again", || fixture.lease_all().1.is_none());
 }
 
-/// Autovacuum does this in any database with old rows.
+/// Autovacuum vacuums any database with old rows.
 fn vacuum_leaves_a_template_what_it_is(major: u32) {
     for upkeep in ["VACUUM", "VACUUM (FREEZE)"] {
         let fixture = open(major);

@@ -1,4 +1,4 @@
-//! Copies of a template: each equals what CREATE DATABASE makes, however pgfresh makes it.
+//! Tests template copies: each copy equals what CREATE DATABASE makes, however pgfresh makes it.
 
 mod ahead;
 mod autovacuum;

@@ -1,8 +1,10 @@
-//! Backups and standbys of the server have databases that pgfresh makes meanwhile, with all their data.
+//! Tests that backups and standbys of the server contain the databases that pgfresh makes meanwhile, with all their
+//! data.
 
 use crate::common::{Scene, User};
 
-/// Script that makes databases during a backup, before a standby starts from it, and while it follows. Then it queries the standby.
+/// Script that makes databases during a backup, before a standby starts from the backup, and while the standby
+/// follows. Then it queries the standby.
 const SCRIPT: &str = r#"
 fill() { psql -XAtqd "$1" -c "CREATE TABLE mine AS SELECT count(*) FROM item; INSERT INTO item SELECT generate_series(1, 1000)"; }
 pg_basebackup -D backup -X stream -c fast -R --max-rate=200M &

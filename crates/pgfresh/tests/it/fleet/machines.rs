@@ -1,4 +1,4 @@
-//! Network with a machine for each pgfresh and a load balancer in front of them, like pods behind a service.
+//! Simulates a network with a machine for each pgfresh and a load balancer in front of them, like pods behind a service.
 //!
 //! ```text
 //! clients, HAProxy 203.0.113.1:5432 ──┬── 198.51.100.2:5432   pgfresh in its network namespace
@@ -26,18 +26,18 @@ use serde_json::Value;
 use crate::common::leftovers::postmaster_of;
 use crate::common::{Scene, User, end_of, finish, ground, line_of};
 
-/// Password and token of all replicas.
+/// Password and token for all replicas.
 pub(super) const SECRET: &str = "hush";
-/// Address of the balancer.
+/// The load balancer's address.
 pub(super) const BALANCER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(203, 0, 113, 1)), 5432);
-/// Timeout of a client for an answer to HTTP.
+/// A client's timeout for HTTP responses.
 const HTTP_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// SQL of the template of all leases.
+/// SQL for the template of all leases.
 const TEMPLATE: &str =
     "CREATE TABLE item (id int PRIMARY KEY, name text); INSERT INTO item VALUES (1, 'one')";
 
-/// Script that waits for a network cable, which standard input announces, takes an address, and becomes pgfresh.
+/// Script that waits until standard input announces a network cable, takes an address, and becomes pgfresh.
 const MACHINE: &str = r#"
 echo waiting
 read -r cable
@@ -48,12 +48,13 @@ shift
 exec "$@"
 "#;
 
-/// Runs `play` in a thread with its own network, and fails if it fails.
+/// Runs `play` in a thread with its own network, and fails if `play` fails.
 pub(super) fn in_a_network(play: impl FnOnce() + Send) {
     let name = thread::current().name().unwrap_or("fleet").to_owned();
     thread::scope(|scope| {
         let enter = || {
-            // A child makes the network namespace, which lasts as long as this thread and its children.
+            // A child process makes the network namespace, which lasts as long as this thread and its child
+            // processes.
             let mut maker = Command::new("unshare");
             maker.args(["--net", "sh", "-c", "ip link set lo up && echo up && read -r _"]);
             let mut maker = maker.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -78,7 +79,7 @@ fn ip(words: &str) {
     assert_eq!(outcome.code, Some(0), "ip {words}\n{outcome}");
 }
 
-/// Certificate for all addresses, and the client configuration that trusts it.
+/// Certificate for all addresses, and the client configuration that trusts the certificate.
 pub(super) struct Certificate {
     chain: String,
     key: String,
@@ -105,7 +106,8 @@ impl Certificate {
     /// Sends an HTTPS request to `address` in a new connection. Returns status and body.
     ///
     /// # Errors
-    /// Errors of the connection.
+    ///
+    /// If the connection fails.
     pub(super) fn ask(&self, address: SocketAddr, request: &str, body: &str) -> io::Result<(u16, Value)> {
         let name = ServerName::from(address.ip());
         let connection = ClientConnection::new(self.client.clone(), name).map_err(io::Error::other)?;
@@ -129,14 +131,14 @@ impl Certificate {
     }
 }
 
-/// Machine with a pgfresh, like a pod of the chart: it listens on all addresses, and advertises its own.
+/// Machine that runs pgfresh, like a pod in the chart: it listens on all addresses, and advertises its own.
 pub(super) struct Replica {
     pub(super) address: SocketAddr,
     cable: String,
-    /// Process of pgfresh; `None` after its end.
+    /// pgfresh's process, or `None` after its end.
     child: Mutex<Option<Child>>,
     pid: Pid,
-    /// Scene, whose drop comes last and proves that nothing is left.
+    /// Scene, which is dropped last and checks that nothing is left.
     _scene: Scene,
 }
 
@@ -162,7 +164,7 @@ impl Replica {
         ip(&format!("address add 198.51.100.{}/30 dev {cable}", number * 4 + 1));
         ip(&format!("link set {cable} up"));
         child.stdin.as_mut().unwrap().write_all(b"cable\n").unwrap();
-        // pgfresh serves when it has printed its address.
+        // pgfresh has printed its address, so it accepts connections.
         line_of(&mut stdout);
         let pid = Pid::from_child(&child);
         Self { address, cable, child: Mutex::new(Some(child)), pid, _scene: scene }
@@ -173,7 +175,7 @@ impl Replica {
         kill_process(self.pid, Signal::TERM).unwrap();
     }
 
-    /// Sends SIGKILL, as the kernel does when memory is short.
+    /// Sends SIGKILL, as the kernel does when the machine runs out of memory.
     pub(super) fn kill(&self) {
         kill_process(self.pid, Signal::KILL).unwrap();
     }
@@ -183,12 +185,12 @@ impl Replica {
         assert!(postmaster_of(owner).expect("a postmaster").kill());
     }
 
-    /// Cuts the machine off as if it had lost its power: it sends no packet and no error.
+    /// Disconnects the machine as if it had lost power: it sends neither packets nor errors.
     pub(super) fn unplug(&self) {
         ip(&format!("link set {} down", self.cable));
     }
 
-    /// Waits for the end of pgfresh. Returns the exit code, or `None` if a signal has ended it.
+    /// Waits until pgfresh ends. Returns the exit code, or `None` if a signal has ended pgfresh.
     pub(super) fn code(&self) -> Option<i32> {
         let mut child = self.child.lock().unwrap().take().expect("a replica that has not ended");
         end_of(&mut child, "of a replica").code()
@@ -208,12 +210,12 @@ impl Drop for Replica {
     }
 }
 
-/// Returns the second of the two addresses of a cable.
+/// Returns the second of a cable's two addresses.
 fn address(number: u8) -> SocketAddr {
     (Ipv4Addr::new(198, 51, 100, number * 4 + 2), 5432).into()
 }
 
-/// `HAProxy` process, which forwards TCP and checks the status of each replica.
+/// `HAProxy` process, which forwards TCP and checks each replica's status.
 struct Balancer {
     child: Child,
     _scene: Scene,
@@ -255,7 +257,7 @@ impl Drop for Balancer {
     }
 }
 
-/// Replicas behind a balancer.
+/// Replicas behind a load balancer.
 pub(super) struct Fleet {
     _balancer: Balancer,
     pub(super) replicas: Vec<Replica>,
@@ -263,7 +265,7 @@ pub(super) struct Fleet {
 }
 
 impl Fleet {
-    /// Starts `count` replicas. Call it within [`in_a_network`].
+    /// Starts `count` replicas. Call this within [`in_a_network`].
     pub(super) fn start(count: u8) -> Self {
         let certificate =
             Certificate::new((0..count).map(|number| address(number).ip()).chain([BALANCER.ip()]));

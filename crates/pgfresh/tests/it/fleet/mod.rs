@@ -1,6 +1,8 @@
-//! Several pgfresh behind a load balancer, one of which ends: its sessions end, the others continue, and new leases work at once.
+//! Tests several pgfresh replicas behind a load balancer, when one replica ends: its sessions end, the other sessions
+//! continue, and new leases work immediately.
 //!
-//! With `PGFRESH_TEST_DEPTH=10` it leases 1,000 databases for each kind of end, and prints the figures of docs/results.md:
+//! With `PGFRESH_TEST_DEPTH=10`, leases 1,000 databases for each way that a replica can end, and prints the figures
+//! for docs/results.md:
 //! `PGFRESH_TEST_DEPTH=10 cargo test --release -p pgfresh --test it fleet:: -- --nocapture --test-threads=1`
 
 mod machines;
@@ -23,32 +25,32 @@ use crate::common::random::Random;
 use crate::common::{WAIT_TIMEOUT, as_root, depth, wait_until};
 use machines::{BALANCER, Fleet, Replica, in_a_network};
 
-/// Number of clients that lease at once.
+/// Number of clients that lease concurrently.
 const WORKERS: usize = 8;
-/// Time after which a client gives up a silent machine, as with libpq's `tcp_user_timeout`.
+/// Time after which a client gives up on a silent machine, as with libpq's `tcp_user_timeout`.
 const SILENCE: Duration = Duration::from_secs(4);
 
 /// Time after which a waiting client probes whether the machine still exists.
 const KEEPALIVE: Duration = Duration::from_secs(1);
 
-/// Way in which a replica ends.
+/// Way that a replica ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Going {
     /// SIGTERM, as for a deleted pod.
     Terminated,
-    /// SIGKILL.
+    /// SIGKILL to pgfresh.
     Killed,
-    /// SIGKILL to its PostgreSQL only.
+    /// SIGKILL to its PostgreSQL server only.
     WithoutPostgres,
-    /// The network of its machine is down.
+    /// The machine's network is down.
     Unplugged,
 }
 
 const GOINGS: [Going; 4] = [Going::Terminated, Going::Killed, Going::WithoutPostgres, Going::Unplugged];
 
 impl Going {
-    /// Whether a client may see this ending. Only a living process can send an error, and PostgreSQL, too, closes connections that
-    /// still authenticate when it shuts down.
+    /// Whether a client might see `ending`. Only a living process can send an error. When PostgreSQL shuts down, it
+    /// also closes connections that are still authenticating.
     fn explains(self, ending: &Ending) -> bool {
         let told = ending.sqlstate.as_deref();
         match self {
@@ -57,31 +59,31 @@ impl Going {
             }
             Self::Terminated => matches!(told, None | Some("57P01")),
             Self::Killed | Self::Unplugged => told.is_none(),
-            // The server's processes notice that the postmaster has ended, and so does pgfresh, which then ends.
+            // The server's processes notice that the postmaster has ended. pgfresh notices it too, and then ends.
             Self::WithoutPostgres if ending.in_session => matches!(told, None | Some("57P01" | "57P02")),
             Self::WithoutPostgres => matches!(told, None | Some("57P01" | "57P02" | "08006")),
         }
     }
 }
 
-/// Hint in the error of a pgfresh that ends.
+/// Hint in the error from a pgfresh that is ending.
 const HINT: &str = "The database is removed. Lease another one from a pgfresh that runs.";
 
-/// Reason of a session's end.
+/// How a session ended.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Ending {
-    /// Whether the session had begun.
+    /// Whether the session had been established.
     in_session: bool,
-    /// SQLSTATE of the error; `None` if the connection ended without an error.
+    /// SQLSTATE of the error, or `None` if the connection ended without an error.
     sqlstate: Option<String>,
     hint: Option<String>,
-    /// Message of the driver, for the report of a failure.
+    /// The driver's message, for reporting a failure.
     words: String,
 }
 
-/// Leased database and a session with it.
+/// Leased database, and a session in it.
 struct Leased {
-    /// Address of its replica, from the URL.
+    /// Address of the database's replica, from the URL.
     at: SocketAddr,
     name: String,
     runtime: Runtime,
@@ -90,10 +92,11 @@ struct Leased {
 }
 
 impl Leased {
-    /// Connects to the database in the answer to a request.
+    /// Connects to the database in the response to a request.
     fn open(answer: &Value) -> Result<Self, Ending> {
         let mut config: Config = answer["url"].as_str().unwrap().parse().unwrap();
-        // The user timeout bounds unacknowledged data, and the keepalives bound the wait for an answer.
+        // The user timeout limits how long data stay unacknowledged, and the keepalives limit the wait for a
+        // response.
         config.connect_timeout(SILENCE).tcp_user_timeout(SILENCE);
         config.keepalives_idle(KEEPALIVE).keepalives_interval(KEEPALIVE).keepalives_retries(3);
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
@@ -105,13 +108,13 @@ impl Leased {
         Ok(Self { at: address_of(answer), name, runtime, client, connection })
     }
 
-    /// Returns the first value that `sql` returns.
+    /// Returns the first value in the result of `sql`.
     fn value(&mut self, sql: &str) -> Result<String, Ending> {
         let Self { runtime, client, connection, .. } = self;
         runtime.block_on(async {
             match client.simple_query(sql).await {
                 Ok(messages) => Ok(first(&messages)),
-                // An error that the server sent before it closed the connection comes as the connection's error.
+                // If the server sent an error before it closed the connection, the connection returns that error.
                 Err(error) if error.code().is_none() => {
                     let ended = timeout(WAIT_TIMEOUT, connection).await.expect("an end").unwrap();
                     Err(ending(&ended.err().unwrap_or(error)))
@@ -121,12 +124,12 @@ impl Leased {
         })
     }
 
-    /// Reads messages that have come meanwhile, as a driver does that listens all the time.
+    /// Reads messages that have arrived meanwhile, as a driver that always listens does.
     fn listen(&self) {
         self.runtime.block_on(async { tokio::time::sleep(Duration::from_millis(1)).await });
     }
 
-    /// Uses the database as a test does: checks that it is fresh, and that it keeps written rows.
+    /// Uses the database as a test does: checks that the database is fresh, and that written rows stay.
     fn use_it(&mut self, statements: usize) -> Result<(), Ending> {
         assert_eq!(self.value("SELECT count(*) FROM item")?, "1", "{} is not fresh", self.name);
         for id in 2..statements + 2 {
@@ -155,19 +158,19 @@ fn first(messages: &[SimpleQueryMessage]) -> String {
     value.unwrap_or_default().to_owned()
 }
 
-/// Observations of the clients.
+/// What the clients have observed.
 #[derive(Default)]
 struct Seen {
-    /// Start and duration of each lease through the balancer.
+    /// Start and duration of each lease through the load balancer.
     leases: Vec<(Instant, Duration)>,
     spread: BTreeMap<SocketAddr, usize>,
-    /// Endings of sessions, with their replica.
+    /// How sessions ended, with each session's replica.
     endings: Vec<(SocketAddr, Ending)>,
-    /// Failed requests to the balancer, with the time of the request.
+    /// Failed requests to the load balancer, with the times when they were sent.
     refused: Vec<(Instant, String)>,
 }
 
-/// Requests a database through the balancer.
+/// Requests a database through the load balancer.
 fn lease(fleet: &Fleet) -> Result<Value, String> {
     match fleet.certificate.ask(BALANCER, "POST /v1/databases", "") {
         Ok((201, answer)) => Ok(answer),
@@ -199,7 +202,7 @@ fn work(fleet: &Fleet, left: &AtomicUsize, seen: &Mutex<Seen>) {
             continue;
         }
         drop(seen);
-        // The request goes to the replica of the database, not to the balancer. The replica may have ended.
+        // The request goes to the database's replica, not to the load balancer. The replica might have ended.
         let name = answer["name"].as_str().unwrap();
         let _: io::Result<_> = fleet.certificate.ask(at, &format!("DELETE /v1/databases/{name}"), "");
     }
@@ -212,7 +215,7 @@ fn address_of(answer: &Value) -> SocketAddr {
     SocketAddr::new(host.parse().unwrap(), config.get_ports()[0])
 }
 
-/// Opens a session with each replica, for clients that stay silent.
+/// Opens a session on each replica, for clients that stay silent.
 fn sitters(fleet: &Fleet) -> Vec<Leased> {
     let mut sitters: Vec<Leased> = Vec::new();
     wait_until("a lease of each replica", || {
@@ -234,7 +237,7 @@ fn summary(times: impl IntoIterator<Item = Duration>) -> String {
     format!("median {:.1}, p99 {:.1}, largest {:.1} ms", at(50), at(99), at(100))
 }
 
-/// Ends one replica of `count` while clients lease.
+/// Ends one of `count` replicas while clients lease databases.
 fn play(count: u8, going: Going) {
     let fleet = Fleet::start(count);
     let leases = depth::rounds(100).min(1000) as usize;
@@ -260,14 +263,14 @@ fn play(count: u8, going: Going) {
     let unexpected: Vec<_> =
         seen.endings.iter().filter(|(at, ending)| *at != victim_at || !going.explains(ending)).collect();
     assert!(unexpected.is_empty(), "{victim_at} has gone, {going:?}, and sessions ended: {unexpected:?}");
-    // Requests that were on their way to the replica fail with it. Another replica answers each later one.
+    // Requests that were in transit to the replica fail with it. Another replica responds to each later request.
     let late: Vec<_> = seen.refused.iter().filter(|(begun, _)| *begun > ended).collect();
     assert!(late.is_empty(), "after {victim_at} had gone, {going:?}, the balancer refused leases: {late:?}");
-    // Sessions of the other replicas continue.
+    // Sessions on the other replicas continue.
     for sitter in sitters.iter_mut().filter(|sitter| sitter.at != victim_at) {
         assert_eq!(sitter.value("SELECT count(*) FROM item"), Ok("2".to_owned()), "{}", sitter.at);
     }
-    // A silent client gets the error, too.
+    // A silent client also gets the error.
     let sitter = sitters.iter_mut().find(|sitter| sitter.at == victim_at).unwrap();
     sitter.listen();
     let told = sitter.value("SELECT 1").expect_err("a session with a replica that is gone");
@@ -276,7 +279,7 @@ fn play(count: u8, going: Going) {
     assert!(seen.spread.len() == fleet.replicas.len(), "not all had leases: {:?}", seen.spread);
 }
 
-/// Ends the replica, and waits for the end.
+/// Ends the replica, and waits for its end.
 fn lose(replica: &Replica, going: Going) {
     match going {
         Going::Terminated => replica.terminate(),

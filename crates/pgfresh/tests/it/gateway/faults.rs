@@ -1,4 +1,5 @@
-//! Faults of one lease, as its client sees them: errors, lost and silent connections, delays, refused sessions, a failover.
+//! Tests a lease's faults as its client sees them: errors, lost and silent connections, delays, refused sessions, and
+//! a failover.
 
 mod boundaries;
 mod delays;
@@ -29,7 +30,7 @@ on_every_major! {
     leases_end_while_faults_begin
 }
 
-/// Runs a test in each isolation.
+/// Runs a test in each isolation mode.
 fn in_each_isolation(major: u32, test: fn(&Gateway, &str)) {
     for isolation in ISOLATIONS {
         let gateway = Gateway::start(major, TEMPLATE, &["--isolation", isolation, "--linger", "60s"]);
@@ -94,7 +95,7 @@ fn silent_connection_ends_with_its_lease(major: u32) {
         let mut one = session(gateway);
         fault(&mut one, r#"{"connection": "silent", "at": "after statement", "statement": "INSERT"}"#);
         one.send(b'Q', b"INSERT INTO accounts VALUES (2, 5)\0").unwrap();
-        // The statement has run, and its client has got no answer.
+        // The statement has run, but its client hasn't received a response.
         let mut other = session(gateway);
         wait_until("the insert", || other.value("SELECT count(*) FROM accounts").unwrap() == "2");
         other.close();
@@ -152,13 +153,13 @@ fn failover_ends_sessions_and_refuses_new_ones(major: u32) {
         for expected in ["53300", "53300", "no error"] {
             assert_eq!(sqlstate(gateway.connect("orders", "")), expected);
         }
-        // Only an open session hears of a crash.
+        // Only an open session is notified of a crash.
         fault(&mut session(gateway), r#"{"error": "57P02", "at": "connect"}"#);
         assert_eq!(sqlstate(gateway.connect("orders", "")), "57P03");
     });
 }
 
-/// Sends messages of the extended protocol, and returns the first error up to ReadyForQuery.
+/// Sends extended-protocol messages, and returns the first error up to ReadyForQuery.
 fn extended(session: &mut Connection, messages: &[(u8, &[u8])]) -> String {
     for (tag, body) in messages {
         session.send(*tag, body).unwrap();
@@ -188,7 +189,7 @@ fn open_sessions_obey_at_once_in_any_state(major: u32) {
     let mut failed = session(&gateway);
     failed.rows("BEGIN; SELECT nonsense").unwrap_err();
     let mut copied = session(&gateway);
-    // The Sync before the data has no answer.
+    // The Sync before the data doesn't get a response.
     let copy: &[(u8, &[u8])] = &[
         (b'P', b"\0COPY accounts FROM STDIN\0\0\0"),
         (b'B', b"\0\0\0\0\0\0\0\0"),
@@ -206,7 +207,8 @@ fn open_sessions_obey_at_once_in_any_state(major: u32) {
     );
     fault(&mut admin, r#"{"error": "53100", "statement": "SELECT 7", "times": 9}"#);
     assert!(begun.elapsed() < Duration::from_secs(5), "a session did not obey");
-    // The gateway runs no statement in the client's transaction, so it does not know the prepared statement yet.
+    // The gateway doesn't run statements in the client's transaction, so it isn't aware of the prepared statement
+    // yet.
     assert_eq!(extended(&mut working, pay), "no error");
     assert_eq!(working.value("ROLLBACK; SELECT balance FROM accounts WHERE id = 1").unwrap(), "100");
     assert_eq!(extended(&mut working, pay), "55P03");
@@ -227,7 +229,7 @@ fn wrong_request_is_an_error_of_its_statement(major: u32) {
         let error = one.rows("SET LOCAL pgfresh.fault = 'x'").unwrap_err();
         assert!(error.message.starts_with("pgfresh.fault is not a fault in JSON"), "{error}");
         assert_eq!(one.status, 'E');
-        // A failed transaction refuses each statement.
+        // A failed transaction rejects each statement.
         assert_eq!(sqlstate(one.rows("SET pgfresh.fault = 'x'")), "25P02");
         assert_eq!(sqlstate(one.rows(r#"SET pgfresh.fault = '{"error": "40001"}'"#)), "25P02");
         one.rows("ROLLBACK").unwrap();
@@ -271,7 +273,7 @@ fn prepared_request_adds_a_fault_at_each_execute(major: u32) {
 
 fn failing_query_of_gateway_leaves_transaction_open(major: u32) {
     in_each_isolation(major, |gateway, isolation| {
-        // In isolation "rollback", the settings below would hinder queries of the isolation itself.
+        // In rollback isolation, the settings below would prevent queries that pgfresh itself needs.
         if isolation == "rollback" {
             return;
         }
@@ -295,7 +297,7 @@ fn failing_query_of_gateway_leaves_transaction_open(major: u32) {
         working.rows("COMMIT").unwrap();
         working.rows("SELECT FROM kept").unwrap();
         working.close();
-        // Without an open transaction, the gateway begins one.
+        // Without an open transaction, the gateway begins a transaction.
         let mut idle = session(gateway);
         idle.rows("SET temp_file_limit = 0; SET work_mem = '64kB'").unwrap();
         idle.rows(
@@ -322,7 +324,7 @@ fn large_values_pass_through_sessions_with_faults(major: u32) {
     });
 }
 
-/// Leases a database, requests a fault in it, and ends it, while its client runs a transaction.
+/// Leases a database, requests a fault in it, and ends the lease while its client runs a transaction.
 fn lease_with_fault(gateway: &Gateway, name: &str, fault: &str) {
     assert_eq!(gateway.http("POST", "/v1/databases", &format!(r#"{{"name": "{name}"}}"#)).0, 201);
     let mut client = gateway.connect(name, "").unwrap();
@@ -351,7 +353,7 @@ fn leases_end_while_faults_begin(major: u32) {
         r#"{"error": "failover", "duration": "1h"}"#,
     ];
     for isolation in ISOLATIONS {
-        // The clients outlive the gateway, which must end although the faults are on.
+        // The clients outlive the gateway, which must end although faults are active.
         let mut left = Vec::new();
         let gateway = Gateway::start(major, TEMPLATE, &["--isolation", isolation, "--linger", "60s"]);
         let rounds = if isolation == "server" { 1 } else { 3 };

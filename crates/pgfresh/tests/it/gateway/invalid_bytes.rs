@@ -1,4 +1,4 @@
-//! The gateway answers invalid bytes and other protocols as the server behind it does.
+//! Tests that the gateway responds to invalid bytes and other protocols in the same way as the server behind it.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -9,7 +9,7 @@ use crate::common::client::{message, packet, startup};
 use crate::common::random::Random;
 use crate::common::serve::Serve;
 
-/// Connection for any bytes.
+/// Connection that can send arbitrary bytes.
 trait Connection: Read + Write {
     /// Closes the sending direction.
     fn finish(&self);
@@ -40,19 +40,20 @@ fn to_server(serve: &Serve) -> Box<dyn Connection> {
     Box::new(stream)
 }
 
-/// Returns all bytes until the other end closes. It may reset the connection, because it has not read everything.
+/// Returns all bytes until the other end closes. The other end might reset the connection, because it hasn't read
+/// everything.
 fn rest(stream: &mut dyn Connection) -> Vec<u8> {
     let mut said = Vec::new();
     let _ = stream.read_to_end(&mut said);
     said
 }
 
-/// Returns the messages, without the positions in the server's source.
+/// Returns the messages, without positions in the server's source.
 fn told(mut bytes: &[u8]) -> Vec<String> {
     let mut told = Vec::new();
     while let Some((tag, after)) = bytes.split_first() {
         let length = after.first_chunk().map_or(0, |length| u32::from_be_bytes(*length) as usize);
-        // Messages of protocol 1 and 2 have no length, and their text comes at once.
+        // Protocol 1 and 2 messages don't have a length, and their text follows the tag directly.
         let Some(body) = after.get(4..length) else {
             told.push(bytes.escape_ascii().to_string());
             break;
@@ -66,7 +67,7 @@ fn told(mut bytes: &[u8]) -> Vec<String> {
     told
 }
 
-/// Opens a session that is ready; the gateway asks for a password first.
+/// Opens a session that is ready for queries. The gateway requests a password first.
 fn begin(
     mut stream: Box<dyn Connection>,
     database: &str,
@@ -106,7 +107,7 @@ pub(crate) fn other_protocols_get_the_servers_error(major: u32) {
         });
         assert_eq!(heard[0], heard[1], "{version:#x}");
     }
-    // Version 13 still speaks protocol 2. The gateway refuses it, in the form that its clients read.
+    // Version 13 still supports protocol 2. The gateway rejects it, in the format that its clients can parse.
     let mut old = to_gateway(&serve);
     old.write_all(&packet(2 << 16, &[0; 288])).unwrap();
     let words = rest(&mut *old);
@@ -145,19 +146,20 @@ pub(crate) fn invalid_bytes_get_the_servers_answer(major: u32) {
     for _ in 0..60 {
         let isolation = ["clone", "rollback"][random.below(2)];
         let mut bytes = if isolation == "clone" { message(b'Q', b"SELECT 1\0") } else { Vec::new() };
-        // In rollback isolation, a client that ends before its answer loses the answer. These bytes end the session otherwise.
+        // In rollback isolation, a client that closes before its response has arrived loses the response. So there,
+        // the test only sends invalid lengths or unknown tags, both of which end the session.
         let unknown = b"p!\0Zz~";
         let (tag, kind) = match isolation {
             "clone" => (tags[random.below(tags.len())], random.below(4)),
             _ if random.below(2) == 0 => (tags[random.below(tags.len())], 0),
             _ => (unknown[random.below(unknown.len())], random.below(4)),
         };
-        // Terminate ends the session, whatever the message's length. PostgreSQL 13 refuses the length first.
+        // Terminate ends the session, whatever the message's length is. PostgreSQL 13 rejects the length first.
         if major < 14 && tag == b'X' && kind == 1 {
             continue;
         }
         match kind {
-            // The length does not even count itself.
+            // The length doesn't even include itself.
             0 => bytes.extend([tag, 0, 0, 0, u8::try_from(random.below(4)).unwrap()]),
             // The length is invalid for the server, or the server waits in vain for the rest.
             1 => bytes.extend([tag, u8::try_from(random.below(256)).unwrap(), 255, 0, 0, 1, 2]),
@@ -177,7 +179,7 @@ pub(crate) fn invalid_bytes_get_the_servers_answer(major: u32) {
                 stream.write_all(&message(b'Q', b"SELECT 2\0")).unwrap();
                 while read(&mut *stream).0 != b'Z' {}
             }
-            // The server may have closed its end before it has read everything.
+            // The server might have closed its end before it has read everything.
             let _ = stream.write_all(&bytes);
             if isolation == "clone" {
                 stream.finish();

@@ -1,6 +1,7 @@
-//! Many leases, sessions, names and silent clients cause no error, no growth and no delays for other clients.
+//! Tests that many leases, sessions, names and silent clients don't cause errors, growth, or delays for other
+//! clients.
 //!
-//! The tests are small by default. `PGFRESH_LOAD=full` plays the load of docs/results.md, and prints its figures:
+//! The tests are small by default. `PGFRESH_LOAD=full` runs the load in docs/results.md, and prints its figures:
 //! `PGFRESH_LOAD=full cargo test --release -p pgfresh --test it load:: -- --nocapture --test-threads=1`
 
 use std::fs;
@@ -14,7 +15,7 @@ use crate::common::gateway::Gateway;
 use crate::common::random::Random;
 use crate::common::{ground, mounts, wait_until};
 
-/// SQL of the template in each test.
+/// SQL for each test's template.
 const TEMPLATE: &str =
     "CREATE TABLE item (id int PRIMARY KEY, name text); INSERT INTO item VALUES (1, 'one')";
 
@@ -22,12 +23,12 @@ fn is_full() -> bool {
     std::env::var("PGFRESH_LOAD").is_ok_and(|value| value == "full")
 }
 
-/// Returns the number for the small run or for the full one.
+/// Returns `small`, or `full` in a full run.
 fn size<T>(small: T, full: T) -> T {
     if is_full() { full } else { small }
 }
 
-/// Resources of a process.
+/// A process's resources.
 #[derive(Debug, Clone, Copy)]
 struct Usage {
     /// Resident memory, in kB.
@@ -44,8 +45,8 @@ impl Usage {
         Self { memory, descriptors: fs::read_dir(format!("{process}/fd")).unwrap().count() }
     }
 
-    /// Waits until memory and descriptors are at most a little above `before`. Allocators and pools keep some, and release the needs of
-    /// a burst later.
+    /// Waits until memory and descriptors are at most slightly above `before`. Allocators and pools keep some
+    /// resources, and release what a burst needed only later.
     fn wait_until_flat(gateway: &Gateway, before: Self) {
         wait_until(&format!("memory and descriptors to be those of {before:?}"), || {
             let now = Self::of(gateway);
@@ -54,7 +55,7 @@ impl Usage {
     }
 }
 
-/// Leases a new name, reads the template's data, writes, and disconnects. Returns the time until the first answer.
+/// Leases a new name, reads the template's data, writes, and disconnects. Returns the time until the first response.
 fn lease(gateway: &Gateway, name: &str) -> Result<Duration, String> {
     let begun = Instant::now();
     let mut session = gateway.connect(name, "").map_err(|error| format!("{name}: {error:?}"))?;
@@ -97,7 +98,7 @@ fn leases_one_after_another_leave_nothing_in_pgfresh() {
     assert_no_background_errors(&gateway);
 }
 
-/// pgfresh's own sessions and the waiting backends leave enough for the clients.
+/// pgfresh's own sessions and the waiting backends leave enough sessions for the clients.
 #[test]
 fn workers_on_quarter_of_sessions_get_no_error() {
     let sessions = 8 + Random::new().below(17);
@@ -135,7 +136,7 @@ fn many_workers_for_a_while() {
             workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
         })
     };
-    // The first load lasts as long, so that the pool has grown to the needs of these workers.
+    // The first load takes equally long, so that the pool has grown to what these workers need.
     work(span);
     let before = Usage::of(&gateway);
     let times = work(span);
@@ -164,7 +165,7 @@ fn many_names_at_once() {
     assert_no_background_errors(&gateway);
 }
 
-/// The place has space for few databases: pgfresh refuses further clients, which would otherwise wait without end.
+/// The place has space for few databases, so pgfresh refuses further clients, which would otherwise wait forever.
 #[test]
 fn a_full_budget_is_refused() {
     let Some(scene) = mounts::scene() else { return };
@@ -245,7 +246,7 @@ fn silent_clients_delay_no_other_client() {
         (0..count).map(|number| lease(&gateway, &format!("{round}_{number}")).unwrap()).collect()
     };
     let alone = measure("alone");
-    // The allocator keeps the memory of the first wave, and the second must not need more.
+    // The allocator keeps the first wave's memory, so the second wave must not need more.
     let after: Vec<_> = ["first", "second"]
         .map(|wave| {
             let slow = slow_clients(&gateway, size(100, 2000));
@@ -260,7 +261,7 @@ fn silent_clients_delay_no_other_client() {
     Usage::wait_until_flat(&gateway, after[0]);
 }
 
-/// Opens connections that send nothing, only a length, half a startup packet or half an HTTP request.
+/// Opens connections that send only a length, half a startup packet, half an HTTP request, or nothing.
 fn slow_clients(gateway: &Gateway, count: usize) -> Vec<TcpStream> {
     let said = [&b""[..], b"\0\0\0\x40", b"\0\0\0\x40\0\x03\0\0user\0post", b"GET / HT"];
     let connect = |number: usize| {
@@ -271,7 +272,7 @@ fn slow_clients(gateway: &Gateway, count: usize) -> Vec<TcpStream> {
     (0..count).map(connect).collect()
 }
 
-/// Closes connections, none of which may have an answer to an incomplete request.
+/// Closes connections. The gateway must not have responded to an incomplete request.
 fn drop_unanswered(slow: Vec<TcpStream>) {
     for mut stream in slow {
         stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap();

@@ -1,4 +1,5 @@
-//! Gateway seen from its clients: the messages of drivers, connections that break off, and independence of other clients.
+//! Tests the gateway as its clients see it: drivers' messages, connections that break, and independence from other
+//! clients.
 
 pub(crate) mod drivers;
 mod fault_fidelity;
@@ -27,7 +28,8 @@ use invalid_bytes::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Upper bound for the growth of pgfresh's memory while gigabytes pass through a session: far less than any value in it.
+/// Upper bound for the growth of pgfresh's memory while gigabytes pass through a session. It is far smaller than any
+/// of the values that pass.
 const FLAT: u64 = 8 << 20;
 
 fn start(major: u32) -> Serve {
@@ -48,14 +50,14 @@ impl Serve {
         Client::open(&self.address(), self.secret(), &startup(database, parameters))
     }
 
-    /// Sends a cancel request, and waits until it has had its effect.
+    /// Sends a cancel request, and waits until it has taken effect.
     fn cancel(&self, key: &[u8]) {
         let mut client = Client::knock(&self.address());
         client.send(&packet(80_877_102, key));
         assert_eq!(client.stream.read(&mut [0]).unwrap(), 0);
     }
 
-    /// Returns the bytes of memory that pgfresh itself takes.
+    /// Returns the number of bytes of memory that pgfresh itself uses.
     fn memory(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -102,7 +104,7 @@ fn any_name_connects_to_a_database(major: u32) {
     for name in ["postgres", "template1"] {
         assert_eq!(serve.session(name).value("SELECT current_database()").unwrap(), name);
     }
-    // Frameworks create databases from the maintenance database, and may keep it open.
+    // Frameworks create databases from the maintenance database, and might keep it open.
     let mut admin = serve.session("postgres");
     admin.value("CREATE DATABASE made").unwrap();
     let mut made = serve.session("made");
@@ -127,7 +129,7 @@ fn refused_sessions_get_the_reason(major: u32) {
     assert_eq!(of(&[("options", "-c pgfresh.template=none")]), "3D000");
     assert_eq!(of(&[("options", "-c pgfresh.tmplate=none")]), "42704");
     assert_eq!(of(&[("pgfresh.linger", "soon")]), "22023");
-    // The server's errors come from the server.
+    // The server generates these errors, not the gateway.
     assert_eq!(of(&[("no_such_setting", "1")]), "42704");
     assert_eq!(of(&[("options", "-c work_mem=much")]), "22023");
     for (bytes, state) in [
@@ -156,7 +158,7 @@ fn session_options_apply_to_the_lease(major: u32) {
     let mut admin = serve.session("postgres");
     let left = "SELECT count(*) FROM pg_database WHERE datname = 'brief'";
     wait_until("the end of a lease that does not linger", || admin.value(left).unwrap() == "0");
-    // A lingering lease has its changes, unless its client asks for a reset.
+    // A lingering lease keeps its changes, unless its client requests a reset.
     serve.session("kept").value("CREATE TABLE t AS SELECT 1").unwrap();
     assert_eq!(serve.session("kept").value("SELECT count(*) FROM t").unwrap(), "1");
     wait_until("the other session to be over", || {
@@ -222,7 +224,7 @@ fn the_server_negotiates_the_protocol(major: u32) {
         assert_eq!(client.read().0, b'R');
         client.send(&message(b'p', format!("{}\0", serve.secret()).as_bytes()));
         assert!(client.until_ready().iter().all(|message| message.0 != b'v'));
-        // The answer equals the server's own.
+        // The response equals the server's own.
         let directory = serve.session("postgres").value("SHOW unix_socket_directories").unwrap();
         let socket = Path::new(directory.trim_matches('"')).join(".s.PGSQL.5432");
         let mut direct = UnixStream::connect(socket).unwrap();
@@ -238,7 +240,8 @@ fn a_key_cancels_only_its_session(major: u32) {
     let mut session = serve.session("slow");
     let key = session.key.clone();
     session.send(&query("SELECT pg_sleep(60)"));
-    // The test waits until the statement runs: an earlier cancel request has no effect on any server.
+    // The test waits until the statement runs, because an earlier cancel request doesn't have an effect on any
+    // server.
     let mut watcher = serve.session("slow");
     let running = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
     wait_until("the statement to run", || watcher.value(running).unwrap() == "1");
@@ -251,7 +254,7 @@ fn a_key_cancels_only_its_session(major: u32) {
     assert_eq!(failure(&error).sqlstate, "57014");
     assert_eq!(session.value("SELECT 1").unwrap(), "1");
     watcher.close();
-    // A session without a cancel request leaves its backend to the next one, with another key.
+    // A session without a cancel request leaves its backend to the next session, which gets a different key.
     let mut first = serve.session("kept");
     let (key, backend) = (first.key.clone(), first.value("SELECT pg_backend_pid()").unwrap());
     assert_eq!(u32::from_be_bytes(*key.first_chunk().unwrap()).to_string(), backend);
@@ -324,7 +327,7 @@ fn new_role_and_database_settings_apply(major: u32) {
         other.value(&format!("{set} work_mem = '1{number}7kB'")).unwrap();
         assert_eq!(serve.session("kept").value("SHOW work_mem").unwrap(), format!("1{number}7kB"), "{set}");
     }
-    // A waiting backend in a new database has the new setting, too.
+    // A waiting backend in a new database also has the new setting.
     assert_eq!(serve.session("new").value("SHOW work_mem").unwrap(), "117kB");
 }
 
@@ -335,7 +338,7 @@ fn unused_databases_can_be_dropped(major: u32) {
         let mut other = serve.session("other");
         other.value("CREATE TABLE t ()").unwrap();
         other.close();
-        // A backend of the other database waits for a session, and the server would refuse after five seconds.
+        // A backend in the other database waits for a session, and the server would refuse after five seconds.
         one.value(drop).unwrap();
         assert_eq!(sqlstate(serve.session("other").value("SELECT FROM t")), "42P01");
     }
@@ -348,7 +351,7 @@ fn waiting_backends_make_room_for_clients(major: u32) {
         session.value("SELECT 1").unwrap();
         session.close();
     }
-    // Sessions with other parameters cannot use any of the waiting backends.
+    // Sessions with other parameters can't use any waiting backend.
     let other = [("application_name", "other")];
     let open = |name| serve.session_with(&format!("crowd {name}"), &other);
     let mut sessions: Vec<_> = (0..8).map(|name| open(name).unwrap()).collect();
@@ -365,12 +368,12 @@ fn expired_waiting_processes_are_replaced(major: u32) {
     let mut watcher = serve.session("watcher");
     let backend: u32 = watcher.value("SELECT pg_backend_pid()").unwrap().parse().unwrap();
     let stat = fs::read_to_string(format!("/proc/{backend}/stat")).unwrap();
-    // The state and the parent follow the name in parentheses.
+    // In the file, the state and the parent follow the name in parentheses.
     let postmaster = stat.rsplit(") ").next().unwrap().split(' ').nth(1).unwrap().to_owned();
     wait_until("the server to give up", || {
         let children = fs::read_to_string(format!("/proc/{postmaster}/task/{postmaster}/children")).unwrap();
         let words = |child: &str| fs::read_to_string(format!("/proc/{child}/cmdline")).unwrap_or_default();
-        // A forked process has the name of the postmaster until it gets its task.
+        // A forked process has the postmaster's name until it gets its task.
         !children.split_ascii_whitespace().any(|child| words(child).contains("\0-D\0"))
     });
     let mut session = serve.session_with("late", &[("application_name", "other")]).unwrap();
@@ -382,7 +385,7 @@ fn large_values_pass_through_in_little_memory(major: u32) {
     let mut session = serve.session("large");
     session.value("SELECT 1").unwrap();
     let before = serve.memory();
-    // The server sends 200 MB to a client that does not read at first.
+    // The server sends 200 MB to a client that doesn't read at first.
     session.send(&query("SELECT repeat('x', 200 << 20)"));
     thread::sleep(Duration::from_millis(300));
     let (mut chunk, mut count, mut tail) = (vec![0; 1 << 20], 0, Vec::new());
@@ -539,7 +542,7 @@ fn a_session_hears_why_its_backend_is_gone(major: u32) {
     other.value(&format!("SELECT pg_terminate_backend({pid})")).unwrap();
     assert_eq!(failure(&victim.read()).sqlstate, "57P01");
     assert_eq!(victim.read().0, 0);
-    // A killed backend makes the server end all others and start again.
+    // If a backend is killed, the server ends all other backends and restarts.
     let mut victim = serve.session("victim");
     let pid: i32 = victim.value("SELECT pg_backend_pid()").unwrap().parse().unwrap();
     kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
@@ -563,7 +566,7 @@ fn sessions_get_errors_when_the_server_ends(major: u32) {
     let said = session.read();
     assert!(["57P01", "57P02"].contains(&failure(&said).sqlstate.as_str()), "{said:?}");
     assert_eq!(session.read().0, 0);
-    // `serve` ends with an error, unless it notices the closed input before it notices the server's end.
+    // `serve` ends with an error, unless it notices the closed input before the server's end.
     serve.end();
     let mut serve = start(major);
     let mut session = serve.session("last");

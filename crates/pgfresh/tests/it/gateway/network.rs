@@ -1,4 +1,5 @@
-//! Access from other machines: clients prove the secret and never send it, and HTTP needs TLS.
+//! Tests access from other machines: clients prove that they know the secret without sending it, and HTTP requires
+//! TLS.
 
 use super::drivers::installed;
 use crate::common::client::{Client, startup};
@@ -6,7 +7,8 @@ use crate::common::gateway::Gateway;
 use crate::common::serve::Serve;
 use crate::common::{Scene, User, as_root, finish, ground, wait_until};
 
-/// Script that makes a network with one address, and then a server on all addresses until the rest of the script has ended.
+/// Script that makes a network with one address, and then runs a server on all addresses until the rest of the script
+/// has ended.
 const SCRIPT: &str = r#"
 ip link set lo up
 ip address add 198.51.100.7/32 dev lo
@@ -58,7 +60,7 @@ fn only_the_secret_admits_remote_clients() {
     );
 }
 
-/// Clients on this machine use another address than loopback, to which the rules for other machines apply.
+/// Clients on this machine connect to an address other than loopback, where the rules for other machines apply.
 #[test]
 fn proofs_are_asked_beyond_loopback_and_by_tls() {
     let psql = |serve: &Serve, host: &str, words: &str| {
@@ -78,7 +80,8 @@ fn proofs_are_asked_beyond_loopback_and_by_tls() {
     let serve = Serve::at(Scene::new(User::Ourselves), ["--listen", "127.0.0.1", "--tls"]);
     let outcome = psql(&serve, "127.0.0.1", proved);
     assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "near\n"), "{outcome}");
-    // On the usual address, a proof without TLS would take time and protect nothing, so the gateway asks for the password.
+    // On the usual address, a proof without TLS would take time without protecting anything, so the gateway requests
+    // the password.
     Client::open(&serve.address(), serve.secret(), &startup("near", &[])).unwrap().close();
 }
 
@@ -117,7 +120,7 @@ fn passwords_unfit_for_urls_are_refused() {
     }
 }
 
-/// Kubernetes sets the variable in all containers of a namespace that has a service of this name.
+/// Kubernetes sets the variable in all containers in a namespace that has a service with this name.
 #[test]
 fn kubernetes_service_variables_are_ignored() {
     let scene = Scene::new(User::Ourselves);
@@ -143,7 +146,7 @@ fn an_empty_password_is_none() {
     assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "random\n"), "{outcome}");
 }
 
-/// The password has every printable character of ASCII, also those that have a meaning in URLs.
+/// The password contains every printable ASCII character, including those with a meaning in URLs.
 #[test]
 fn any_password_and_name_work_in_urls() {
     let scene = Scene::new(User::Ourselves);
@@ -166,7 +169,8 @@ fn any_password_and_name_work_in_urls() {
     assert_eq!(lines, ["postgres", name, name, "released"], "{outcome}");
 }
 
-/// Setup that writes pgfresh's CPU time for 1500 connections of another user, in ticks of 10 ms, and its number of threads.
+/// Setup that writes pgfresh's CPU time for another user's 1500 connections, in ticks of 10 ms, and pgfresh's number
+/// of threads.
 const STRANGER: &str = r#"
 [template]
 inputs = ["pgfresh.toml"]
@@ -192,18 +196,18 @@ fn other_users_connections_cost_little() {
     assert_eq!(outcome.code, Some(0), "{outcome}");
     let read = |name: &str| std::fs::read_to_string(scene.directory.join(name)).unwrap();
     let cost: Vec<u32> = read("cost").split_whitespace().map(|number| number.parse().unwrap()).collect();
-    // A thread and a scan of all sockets for each connection would cost about ten seconds.
+    // If pgfresh used a thread and scanned all sockets for each connection, this would take about ten seconds.
     assert!(cost[0] < 100, "{} ms for 1500 connections", cost[0] * 10);
     assert!(cost[1] < 8, "{} threads", cost[1]);
     assert_eq!(read("answer"), "1\n");
 }
 
-/// A client whose machine has vanished is silent: the kernel probes the connection, as it does for PostgreSQL itself.
+/// A client whose machine has vanished is silent. The kernel probes the connection, as it does for PostgreSQL itself.
 #[test]
 fn the_kernel_looks_whether_clients_are_still_there() {
     let gateway = Gateway::start(15, "", &[]);
     let session = gateway.connect("db", "").unwrap();
-    // The state is established. Timer 02 is keepalive, if no data are unacknowledged.
+    // The connection is established. Timer 02 is the keepalive timer, if no data are unacknowledged.
     wait_until("the kernel's timer", || {
         gateway.connections().iter().any(|fields| fields[3] == "01" && fields[5].starts_with("02:"))
     });

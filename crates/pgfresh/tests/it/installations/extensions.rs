@@ -1,4 +1,5 @@
-//! Extensions of downloaded installations: pgfresh adds them whole or not at all, and says how to install a missing one.
+//! Tests extensions for downloaded installations: pgfresh adds them completely or not at all, and prints how to
+//! install a missing extension.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use crate::common::{Outcome, Scene, User, finish, ground, mounts, postgres, wait_until};
 
-/// Puts PostgreSQL 18, as npm has it, into the cache as if pgfresh had downloaded it. Returns its prefix.
+/// Puts npm's PostgreSQL 18 into the cache as if pgfresh had downloaded it. Returns its prefix.
 fn downloaded(scene: &Scene) -> PathBuf {
     let native = PathBuf::from(postgres(18)).parent().unwrap().to_owned();
     let folder = scene.cache.join("installations/18.4");
@@ -32,7 +33,7 @@ fn install_command(scene: &Scene, words: &[&str]) -> Command {
     command
 }
 
-/// Creates each extension in a database of the downloaded 18.
+/// Creates each extension in a database on the downloaded 18.
 fn create(scene: &Scene, names: &[&str]) -> Outcome {
     let bin = scene.cache.join("installations/18.4/bin");
     let sql: Vec<_> = names.iter().map(|name| format!("CREATE EXTENSION \"{name}\"")).collect();
@@ -42,12 +43,13 @@ fn create(scene: &Scene, names: &[&str]) -> Outcome {
     scene.run(words)
 }
 
-/// Runs a query in a database that `schema.sql` of the scene has filled, on the server in `bin`.
+/// Runs a query in a database that the scene's `schema.sql` has filled, on the server in `bin`.
 fn query_after_schema(scene: &Scene, bin: &str, psql: &str, query: &str) -> Outcome {
     scene.run(["run", "--quiet", "--postgres", bin, "--sql", "schema.sql", "--", psql, "-XAtqc", query])
 }
 
-/// Python that answers `--version`, and else runs `script`, with the directory of the download in `$dest`.
+/// Writes a Python program that responds to `--version`, and otherwise runs `script` with the download directory in
+/// `$dest`.
 fn fake_pip(scene: &Scene, script: &str) {
     let start = "case \"$*\" in *--version*) exit ;; esac
         while [ $# -gt 1 ]; do [ \"$1\" = --dest ] && dest=$2; shift; done";
@@ -67,7 +69,7 @@ fn pinned_packages_add_extensions() {
     let after = create(&scene, &["vector", "pg_trgm"]);
     assert_eq!(after.code, Some(0), "{after}");
     assert!(prefix.join("share/postgresql/extension/vector.control").is_file());
-    // It is there now, so that nothing is downloaded.
+    // The extension is installed now, so nothing is downloaded.
     let again = install(&scene, &["18", "--with", "vector", "--no-download"]);
     assert!(again.code == Some(0) && !again.stderr.contains("downloading"), "{again}");
 }
@@ -92,7 +94,7 @@ fn newest_download_has_contrib_and_clients() {
     assert_eq!((used.code, used.stdout.as_str()), (Some(0), "9\n29|t\n"), "{used}");
 }
 
-/// apt unpacks packages of the release for ordinary users, too, and installs nothing.
+/// apt can unpack the release's packages even for ordinary users, without installing anything.
 #[test]
 fn apt_adds_extensions_without_root() {
     for &user in User::all() {
@@ -110,7 +112,8 @@ fn apt_adds_extensions_without_root() {
     }
 }
 
-/// Such a module asks the server whether `shared_preload_libraries` has loaded it. The extension needs a setting, and is not broken.
+/// Some modules ask the server whether `shared_preload_libraries` has loaded them. Their extensions need a setting,
+/// but aren't broken.
 #[test]
 fn extensions_that_want_preloading_stay() {
     let scene = Scene::with_empty_cache(User::Ourselves);
@@ -165,7 +168,7 @@ fn failed_downloads_add_no_extension() {
         assert!(outcome.code == Some(1) && outcome.stderr.contains(expected), "{outcome}");
         assert!(create(&scene, &["vector"]).stderr.contains("is not available"));
     }
-    // apt, too, cannot reach its sources.
+    // apt can't reach its sources either.
     let mut command = install_command(&scene, &["18", "--with", "no_such"]);
     command.env("http_proxy", "http://127.0.0.1:1").env("https_proxy", "http://127.0.0.1:1");
     let outcome = finish(command);
@@ -219,7 +222,8 @@ fn full_disks_add_no_extension() {
     fs::remove_dir_all(format!("{}.copy", scene.cache.display())).unwrap();
 }
 
-/// Debian's package of `hll` counts as installed, so that apt would download nothing. Its files lie where it installs them.
+/// Debian's `hll` package counts as installed, so apt wouldn't download anything. Its files are where the package
+/// installs them.
 #[test]
 fn system_packages_serve_downloaded_installations() {
     let Some(scene) = mounts::scene() else { return };
@@ -253,7 +257,8 @@ fn lost_modules_are_added_again() {
     assert_eq!(create(&scene, &["vector"]).code, Some(0));
 }
 
-/// A double quote has no escape in apt's files of settings. The installation lies behind a link, as a user may put it.
+/// In apt's configuration files, a double quote can't be escaped. The installation is behind a link, as a user might
+/// set it up.
 #[test]
 fn odd_paths_of_caches_work() {
     let mut scene = Scene::with_empty_cache(User::Ourselves);
@@ -269,7 +274,7 @@ fn odd_paths_of_caches_work() {
     assert_eq!(added.code, Some(0), "{added}");
 }
 
-/// Other servers may use the installation. The scenes stay where they are, below an empty `/var/tmp`.
+/// Other servers might be using the installation. The scenes stay where they are, below an empty `/var/tmp`.
 #[test]
 fn full_disks_keep_installations() {
     let Some(scene) = mounts::scene() else { return };
@@ -301,7 +306,7 @@ fn migrations_hint_at_preloaded_libraries() {
     assert_eq!(loaded.code, Some(0), "{loaded}");
 }
 
-/// psql, the server's log and pgfresh's own session each show the error in another way.
+/// psql, the server's log and pgfresh's own session each show the error in a different format.
 #[test]
 fn migrations_hint_at_missing_extensions() {
     let scene = Scene::new(User::Ourselves);

@@ -1,4 +1,4 @@
-//! Installations of PostgreSQL: how pgfresh finds, downloads and judges them.
+//! Tests PostgreSQL installations: how pgfresh finds, downloads and checks them.
 
 mod download;
 mod extensions;

@@ -1,12 +1,12 @@
-//! PostgreSQL versions newer than those in pgfresh's tests: a wrapper around 18 pretends to be 20, does not know one of pgfresh's
-//! settings, and refuses the value of another.
+//! Tests PostgreSQL versions newer than those in pgfresh's tests. A wrapper around 18 pretends to be 20, doesn't
+//! support one of pgfresh's settings, and rejects the value of another setting.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use crate::common::{Outcome, Scene, User, finish, ground, postgres};
 
-/// Shell lines of the wrapper.
+/// The wrapper's shell script.
 const NEWER: &str = r#"
 case "$1" in
 --version) echo 'postgres (PostgreSQL) 20beta1'; exit ;;
@@ -50,7 +50,7 @@ fn newer_servers_skip_refused_settings() {
     let first = scene.run(["run", "--postgres", &bin, "--", "sh", "-euc", script]);
     check(&first, "off\n200ms\n0\n");
     assert!(first.stderr.starts_with(NOTE) && first.stderr.matches(NOTE).count() == 1, "{first}");
-    // pgfresh asks a script each time, and gets the same answers.
+    // pgfresh runs a script each time, and gets the same results.
     let second = scene.run(["run", "--postgres", &bin, "--", "sh", "-euc", script]);
     check(&second, "off\n200ms\n0\n");
     assert_eq!(second.stderr, NOTE);
@@ -66,7 +66,7 @@ fn templates_and_resets_work_with_it() {
     check(&lease_in_turn(&scene, ["--quiet", "--postgres", &bin]), "2\n2\n2\n");
 }
 
-/// Leases a database of two rows three times under one name, and releases it each time.
+/// Leases a database with two rows three times under the same name, and releases it each time.
 fn lease_in_turn<const N: usize>(scene: &Scene, options: [&str; N]) -> Outcome {
     let script = "for turn in 1 2 3; do psql -XAtq \"${DATABASE_URL%/*}/one\" -c 'SELECT count(*) FROM t' -c 'DELETE FROM t'
                   $PGFRESH release one; done";

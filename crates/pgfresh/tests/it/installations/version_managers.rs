@@ -1,11 +1,13 @@
-//! Version managers: programs on `PATH` that start another PostgreSQL, depending on the folder or on a file.
+//! Tests version managers: programs on `PATH` that start a different PostgreSQL, depending on the folder or on a
+//! file.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use crate::common::{Outcome, Scene, User, finish, ground, postgres};
 
-/// Shell lines that choose by the file `.tool` of the current folder or of one above, as version managers do.
+/// Shell script that selects a version from the file `.tool` in the current folder or in a folder above, as version
+/// managers do.
 const BY_FOLDER: &str = "folder=$PWD
     until [ -f \"$folder/.tool\" ]; do
         [ -n \"$folder\" ] || { echo \"no version is set for $name\" >&2; exit 126; }
@@ -13,7 +15,8 @@ const BY_FOLDER: &str = "folder=$PWD
     done
     bin=$(cat \"$folder/.tool\")";
 
-/// Puts `postgres` and `initdb` into the folder `shims` of the scene: `choose` sets `bin`, `start` starts a program in it.
+/// Puts `postgres` and `initdb` into the scene's folder `shims`. `choose` sets `bin`, and `start` starts a program in
+/// that folder.
 fn put_shims(scene: &Scene, choose: &str, start: &str) -> PathBuf {
     for name in ["postgres", "initdb"] {
         scene.write_program(&format!("shims/{name}"), &format!("name={name}\n{choose}\n{start}"));
@@ -21,7 +24,7 @@ fn put_shims(scene: &Scene, choose: &str, start: &str) -> PathBuf {
     scene.directory.join("shims")
 }
 
-/// Runs pgfresh in `folder` of the scene with the shims first on `PATH`.
+/// Runs pgfresh in the scene's folder `folder`, with the shims first on `PATH`.
 fn run_in(scene: &Scene, folder: &str, words: &[&str]) -> Outcome {
     let mut command = scene.pgfresh(words);
     let path = std::env::var("PATH").unwrap();
@@ -81,7 +84,7 @@ fn shims_start_the_folders_version() {
             major,
         );
     }
-    // pgfresh finds other installations in folders without a version of the manager.
+    // In folders where the manager doesn't select a version, pgfresh finds other installations.
     scene.write("none/file", "");
     let outcome = run_in(&scene, "none", &["postgres", "path"]);
     assert!(outcome.code == Some(0) && !outcome.stdout.contains("shims"), "{outcome}");

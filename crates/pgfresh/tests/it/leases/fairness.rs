@@ -1,4 +1,4 @@
-//! Clients of several templates in one server: each gets its turn, however busy the other templates are.
+//! Tests clients of several templates on one server: each client gets its turn, however busy the other templates are.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -8,7 +8,7 @@ use crate::common::gateway::Gateway;
 use crate::common::serve::Serve;
 use crate::common::{Scene, User, postgres, wait_until};
 
-/// Starts one server with these templates, of which the first is the default.
+/// Starts one server with `templates`. The first template is the default.
 fn gateway_with(templates: &[&str], options: &[&str]) -> Gateway {
     let scene = Scene::new(User::Ourselves);
     let table = |name: &&str| format!("[template.{name}]\nsql = \"{name}.sql\"\n");
@@ -21,7 +21,7 @@ fn gateway_with(templates: &[&str], options: &[&str]) -> Gateway {
     Gateway { serve: Serve::at(scene, words), major: 15 }
 }
 
-/// Leases a template for `stays`.
+/// Leases a database from `template` for the duration `stays`.
 fn lease(gateway: &Gateway, template: &str, name: &str, stays: Duration) {
     let mut session = gateway.connect(name, &format!("-cpgfresh.template={template}")).unwrap();
     session.value(&format!("SELECT count(*) FROM of_{template}")).unwrap();
@@ -29,11 +29,12 @@ fn lease(gateway: &Gateway, template: &str, name: &str, stays: Duration) {
     session.close();
 }
 
-/// Number of busy leases that may begin while one client waits for another template. Without fairness, it waits for all of them.
+/// Number of busy leases that can start while a client waits for another template. Without fairness, the client would
+/// wait for all of them.
 const STARVED: usize = 2000;
 
-/// Keeps `clients` clients leasing each busy template. Meanwhile three clients, one after the other, lease the template `other`.
-/// Fails if one of these three waits while [`STARVED`] busy leases begin.
+/// Keeps `clients` clients leasing each busy template. Meanwhile, three clients lease the template `other`
+/// consecutively. Fails if one of them waits while [`STARVED`] busy leases start.
 fn assert_served_beside(gateway: &Gateway, busy: &[&str], clients: usize, stays: Duration, other: &str) {
     let (served, last) = (AtomicUsize::new(0), AtomicUsize::new(STARVED));
     let count = || served.load(Ordering::SeqCst);
@@ -43,7 +44,7 @@ fn assert_served_beside(gateway: &Gateway, busy: &[&str], clients: usize, stays:
             for client in 0..clients {
                 scope.spawn(move || {
                     let mut number = 0;
-                    // Busy clients end at the last lease, so that a starved client ends, too.
+                    // Busy clients stop at the last lease, so that even a starved client's wait ends.
                     while count() < last.load(Ordering::SeqCst) {
                         lease(gateway, template, &format!("{template}_{client}_{number}"), stays);
                         served.fetch_add(1, Ordering::SeqCst);
@@ -67,14 +68,15 @@ fn assert_served_beside(gateway: &Gateway, busy: &[&str], clients: usize, stays:
     });
 }
 
-/// The space is enough for four databases, and six clients of one template always want one.
+/// There is space for four databases, and six clients of the same template always want one.
 #[test]
 fn a_busy_template_leaves_room_to_another() {
     let gateway = gateway_with(&["busy", "other"], &["--space", "64MB"]);
     assert_served_beside(&gateway, &["busy"], 6, Duration::from_millis(20), "other");
 }
 
-/// Copies for the busy templates wait until their clients have gone. A copy for the other template does not wait for those.
+/// Copies for the busy templates wait until their clients have gone. A copy for the other template doesn't wait for
+/// those clients.
 #[test]
 fn busy_templates_delay_no_other_template() {
     let gateway = gateway_with(&["busy", "hot", "other"], &[]);

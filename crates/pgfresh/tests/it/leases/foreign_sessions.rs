@@ -1,5 +1,5 @@
-//! Sessions that bypass the gateway, such as those of background workers. They connect to a database by its name, stay in it, and
-//! come back after their end.
+//! Tests sessions that bypass the gateway, such as those of background workers. These connect to a database by its
+//! name, stay in it, and reconnect after their end.
 
 use crate::common::{Scene, User, on_every_major, postgres};
 
@@ -9,8 +9,8 @@ on_every_major! {
     leased_servers_ignore_sessions_of_templates
 }
 
-/// Setup without inputs, so that it runs in the same server as the tests. It leaves a session in the template's database, by the
-/// server's own socket, and opens another one when that ends.
+/// Setup without inputs, so that it runs on the same server as the tests. It leaves a session in the template's
+/// database, over the server's own socket, and opens another session when that one ends.
 const SETUP: &str = "psql -Xqc 'CREATE TABLE t (n int)'
     folder=$(psql -XAtc 'SHOW unix_socket_directories' | tr -d '\"')
     PGAPPNAME=worker PGHOST=$folder PGPORT=5432 sh -c 'while sleep 0.05; do psql -Xqc \"SELECT pg_sleep(600)\"; done' \

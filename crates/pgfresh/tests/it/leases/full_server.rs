@@ -1,4 +1,5 @@
-//! Servers whose sessions clients have all taken: the next client gets an error that says so, and pgfresh can still do its work.
+//! Tests servers whose sessions are all in use by clients: the next client gets an error with this reason, and
+//! pgfresh can still do its work.
 
 use crate::common::connection::{Connection, SqlError};
 use crate::common::gateway::Gateway;
@@ -11,7 +12,7 @@ on_every_major! {
 
 const TEMPLATE: &str = "CREATE TABLE t (n int)";
 
-/// Opens sessions in the leases of `names` until the server refuses one. Returns them with the error.
+/// Opens sessions in the leases `names` until the server refuses a session. Returns the sessions and the error.
 fn crowd(gateway: &Gateway, names: &[&str], options: &str) -> (Vec<Connection>, SqlError) {
     let mut sessions = Vec::new();
     for name in names.iter().cycle() {
@@ -23,7 +24,7 @@ fn crowd(gateway: &Gateway, names: &[&str], options: &str) -> (Vec<Connection>, 
     unreachable!("there are names")
 }
 
-/// Sends a request over HTTP, which must succeed. It fails if pgfresh finds no free connection.
+/// Sends an HTTP request, which must succeed. Without a free connection for pgfresh, the request would fail.
 fn act(gateway: &Gateway, method: &str, path: &str, body: &str) {
     let (code, answer) = gateway.http(method, &format!("/v1/databases{path}"), body);
     assert!((200..300).contains(&code), "{method} {path}: {code} {answer}");
@@ -75,7 +76,7 @@ fn clients_in_any_isolation_leave_room_for_pgfresh(major: u32) {
             act(&gateway, "DELETE", &format!("/{name}"), "");
         }
         if options.is_empty() {
-            // pgfresh can also release their leases.
+            // pgfresh can also release the clients' leases.
             let (code, _) = gateway.http("DELETE", "/v1/databases/name_18", "");
             assert!([204, 404].contains(&code), "{code}");
         }

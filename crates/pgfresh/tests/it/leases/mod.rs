@@ -1,4 +1,5 @@
-//! Leased databases: a name gives a fresh copy, copies are independent, and a reset or a drop follows the lease.
+//! Tests leased databases: a name gives a fresh copy, copies are independent, and a reset or a drop follows the
+//! lease.
 
 mod fairness;
 mod foreign_sessions;
@@ -36,7 +37,7 @@ impl LeaseFixture {
         Ok((AdminConnection::adopt(backend.stream, WAIT_TIMEOUT).unwrap(), guard))
     }
 
-    /// Waits until no database of that name is left.
+    /// Waits until the server doesn't have a database with this name.
     fn wait_until_gone(&self, name: &str) {
         let left = format!("SELECT FROM pg_database WHERE datname = '{name}'");
         wait_until(&format!("the end of database {name}"), || self.admin(&left).is_empty());
@@ -96,7 +97,7 @@ fn sql_creates_and_drops_plain_databases() {
     fixture.admin("DROP DATABASE by_sql");
     let (mut session, _guard) = fixture.connect("by_sql").unwrap();
     assert_eq!(one(&mut session, "SELECT count(*) FROM item"), "1");
-    // Drops the database of a lease: the next session gets a new one.
+    // This drops a lease's database, so the next session gets a new database.
     fixture.admin("DROP DATABASE by_sql WITH (FORCE)");
     let (mut session, _guard) = fixture.connect("by_sql").unwrap();
     assert_eq!(one(&mut session, "SELECT count(*) FROM item"), "1");
@@ -114,13 +115,13 @@ fn a_release_with_sessions_permits_recycling() {
     std::thread::scope(|scope| {
         let leases = &fixture.leases;
         let release = scope.spawn(|| leases.release("held"));
-        // The release ends both sessions; the guard of the open one goes when the test notices the end.
+        // The release ends both sessions. The open session's guard goes when the test notices the end.
         let mut session = AdminConnection::adopt(open.backend.stream, WAIT_TIMEOUT).unwrap();
         wait_until("the end of the open session", || session.query("SELECT 1").is_err());
         drop(open.guard);
         release.join().unwrap().unwrap();
     });
-    // The name is free at once, and a background thread resets the database.
+    // The name is free immediately, and a background thread resets the database.
     let mut status = fixture.leases.status();
     wait_until("the reset", || {
         status = fixture.leases.status();
@@ -129,7 +130,7 @@ fn a_release_with_sessions_permits_recycling() {
     assert_eq!((status.recycled.0, &status.dropped), (1, &Vec::new()));
 }
 
-/// Eight clients at once lease a name of their own, and share another one.
+/// Eight concurrent clients each lease a different name, and share another name.
 #[test]
 fn parallel_leases_get_one_database_per_name() {
     const WORKERS: usize = 8;
@@ -143,7 +144,7 @@ fn parallel_leases_get_one_database_per_name() {
             assert_eq!(rows, "2", "worker {worker} alone in round {round}");
             let (mut shared, _guard) = fixture.connect(&format!("shared_{round}")).unwrap();
             shared.query(&format!("INSERT INTO item VALUES ({})", 100 + worker)).unwrap();
-            // No session ends before all have begun.
+            // No session ends before all of them have started.
             inserted.wait();
             let rows = one(&mut shared, "SELECT count(*) FROM item");
             assert_eq!(rows, (1 + WORKERS).to_string(), "worker {worker} of all in round {round}");
@@ -181,7 +182,7 @@ fn changes_of_shared_objects_name_their_database() {
     let (mut session, guard) = fixture.connect("innocent").unwrap();
     session.query("INSERT INTO item VALUES (2)").unwrap();
     drop((session, guard));
-    // A session that has ended changes nothing later.
+    // A session that has ended doesn't change anything later.
     wait_until("the reset", || fixture.leases.status().recycled.0 > 0);
     let (mut session, guard) = fixture.connect("guilty").unwrap();
     session.query("CREATE ROLE left_behind").unwrap();
@@ -268,7 +269,7 @@ fn generated_names_avoid_names_of_sql() {
         name.strip_prefix("fresh_").unwrap().parse::<u64>().unwrap()
     };
     let first = next(&fixture);
-    // pgfresh makes copies in the background, which take numbers, too.
+    // pgfresh makes copies in the background, which also take numbers.
     for number in first + 1..first + 12 {
         fixture.admin(&format!("CREATE DATABASE fresh_{number}"));
     }

@@ -1,4 +1,4 @@
-//! Rules for the names that a connection turns into databases: pgfresh treats other names like a plain server.
+//! Tests which names in a connection pgfresh turns into databases. It treats other names like a plain server.
 
 use crate::common::gateway::Gateway;
 use crate::common::{Scene, User, ground, on_every_major};
@@ -12,11 +12,11 @@ on_every_major! {
 const TEMPLATE: &str = "CREATE TABLE item (id int)";
 
 impl Gateway {
-    /// Asserts that the database does not exist, with PostgreSQL's error.
+    /// Asserts that the database doesn't exist, and that the error is PostgreSQL's.
     fn assert_missing(&self, name: &str) {
         let expected = format!("3D000: database \"{name}\" does not exist");
         assert_eq!(self.connect(name, "").err().expect(name).to_string(), expected);
-        // In rollback isolation, a database keeps the name of its last lease.
+        // In rollback isolation, a database keeps its last lease's name.
         if !name.starts_with("rollback") {
             assert_eq!(self.direct(name, "SELECT 1").expect_err(name).to_string(), expected);
         }
@@ -29,7 +29,7 @@ fn an_excluded_name_does_not_exist(major: u32) {
         gateway.assert_missing(name);
     }
     gateway.connect("gone_too", "").unwrap().rows("SELECT FROM item").unwrap();
-    // SQL makes and drops such databases, as in any server.
+    // SQL can create and drop these databases, as on any server.
     let admin = |sql: &str| gateway.connect("postgres", "").unwrap().rows(sql).unwrap();
     admin("CREATE DATABASE gone");
     assert_eq!(gateway.connect("gone", "").unwrap().value("SELECT current_database()").unwrap(), "gone");
@@ -47,7 +47,7 @@ fn rules_hold_in_every_isolation(major: u32) {
         for name in ["test_1", "app"] {
             assert_eq!(gateway.connect(name, "").unwrap().value("SELECT count(*) FROM item").unwrap(), "0");
         }
-        // A lease by HTTP has a generated name, which exists until the lease ends.
+        // An HTTP lease without a name gets a generated name, which exists until the lease ends.
         let (status, lease) = gateway.http("POST", "/v1/databases", "{}");
         assert_eq!(status, 201, "{lease}");
         let name = lease["name"].as_str().unwrap();

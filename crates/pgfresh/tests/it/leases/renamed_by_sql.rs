@@ -1,5 +1,6 @@
-//! SQL renames, swaps, drops and creates databases at any moment. A session is in the database of its name all the same. No lease sees
-//! the rows of another one. Databases that SQL has made or renamed keep their rows.
+//! Tests SQL that renames, swaps, drops and creates databases at any moment. A session still is in the database with
+//! the requested name. No lease contains another lease's rows. Databases that SQL has created or renamed keep their
+//! rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,35 +19,36 @@ on_every_major! {
     ready_database_renamed_by_sql_is_not_leased
 }
 
-/// Names of leases that SQL changes.
+/// Names of the leases that SQL changes.
 const NAMES: [&str; 4] = ["A", "B", "c d", "e\"'\\"];
-/// Reads the name of the database and its rows.
+/// Reads the database's name and rows.
 const LOOK: &str = "SELECT current_database(), v FROM (VALUES (1)) one LEFT JOIN e ON true";
 
-/// A database in the server, as it has to be.
+/// Expected state of a database on the server.
 #[derive(Debug, Clone)]
 struct Database {
     id: u32,
     rows: BTreeSet<String>,
 }
 
-/// A server, and what has to be in it.
+/// Server, and the databases and leases that it must have.
 struct Played {
     server: LeaseFixture,
     major: u32,
     random: Random,
-    /// Databases by name, without the system's own and those that pgfresh has ready.
+    /// Databases by name, except for the system's own databases and those that pgfresh has ready.
     databases: BTreeMap<String, Database>,
-    /// Leases that pgfresh has not ended yet, with the database of each.
+    /// Leases that pgfresh hasn't ended yet, with the database for each.
     leases: BTreeMap<String, u32>,
     serial: u32,
 }
 
 fn open(major: u32) -> Played {
     let installation: VersionRequest = postgres(major).parse().unwrap();
-    // `replace` uses oids again. A server since 15 may panic when SQL drops the second database with an oid. It does so while a
-    // process still refers to the statistics of the first one, unless the second one has had a session. Here only autovacuum's
-    // launcher keeps such references, for as long as it sleeps. Source: `src/backend/utils/activity/pgstat_shmem.c`.
+    // `replace` reuses OIDs. From version 15 on, a server can panic when SQL drops the second database with the same
+    // OID. It does so if a process still refers to the first database's statistics and the second database hasn't had
+    // a session. Here, only the autovacuum launcher keeps these references, while it sleeps. So the test turns
+    // autovacuum off. Source: `src/backend/utils/activity/pgstat_shmem.c`.
     let since_15 = [("allow_in_place_tablespaces", "on"), ("autovacuum", "off")];
     let since_15 = since_15.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let settings = if major < 15 { Vec::new() } else { since_15.into() };
@@ -70,14 +72,14 @@ impl Played {
         self.serial
     }
 
-    /// One of the names that a database has, or has not.
+    /// Returns a random name that a database has, or doesn't have, as `is_there` requires.
     fn name(&mut self, is_there: bool) -> Option<String> {
         let names: Vec<_> =
             NAMES.into_iter().filter(|name| self.databases.contains_key(*name) == is_there).collect();
         (!names.is_empty()).then(|| (*self.random.choose(&names)).to_owned())
     }
 
-    /// Runs SQL that no session of a database may be in the way of.
+    /// Runs SQL that fails if a database still has a session, after ending pgfresh's waiting backends.
     fn sql(&self, sql: &str) {
         self.server.leases.vacate();
         self.server.admin(sql);
@@ -100,7 +102,7 @@ impl Played {
         assert_eq!((names, &found), (BTreeSet::from([name.to_owned()]), rows), "in {name:?}");
     }
 
-    /// Has a session look at its database, and write a row. It may leave its backend for the next one.
+    /// Opens a session that checks its database, and writes a row. It might leave its backend for the next session.
     fn session(&mut self, name: &str) {
         let gives_back = self.random.chance(70);
         self.session_that(gives_back, name);
@@ -127,14 +129,14 @@ impl Played {
         }
     }
 
-    /// Writes a row past pgfresh.
+    /// Writes a row without pgfresh.
     fn write(&mut self, name: &str, row: &str) {
         let mut session = self.server.started.server.session(name).unwrap();
         session.query(&format!("INSERT INTO e VALUES ('{row}')")).unwrap();
         self.databases.get_mut(name).unwrap().rows.insert(row.to_owned());
     }
 
-    /// Waits until the server has each database that pgfresh has ready, and pgfresh prepares no other.
+    /// Waits until the server has each database that pgfresh has ready, and pgfresh isn't preparing others.
     fn settle(&self) {
         let prepared = "SELECT datname FROM pg_database WHERE datname LIKE 'pgfresh_preparing_%'";
         wait_until("no database in preparation", || {
@@ -143,13 +145,13 @@ impl Played {
         });
     }
 
-    /// Names of the ready databases.
+    /// Returns the names of the ready databases.
     fn ready(&self) -> Vec<String> {
         let ready = "SELECT datname FROM pg_database WHERE datname LIKE 'pgfresh_ready_%' ORDER BY oid";
         self.server.admin(ready).concat().into_iter().flatten().collect()
     }
 
-    /// Leases that nobody has had before are empty, and brief.
+    /// Leases short-lived databases under new names. They must be empty.
     fn fresh_leases(&mut self) {
         let none = BTreeSet::new();
         let name = format!("n{}", self.next());
@@ -175,7 +177,7 @@ impl Played {
         }
     }
 
-    /// More leases at once than databases are ready are empty.
+    /// Leases more databases concurrently than are ready. They must be empty.
     fn many_leases(&mut self) {
         let mut sessions = Vec::new();
         for _ in 0..6 {
@@ -224,7 +226,7 @@ impl Played {
         self.databases.insert(to.to_owned(), database);
     }
 
-    /// Two databases change their names, in one transaction.
+    /// Swaps the names of two databases in one transaction.
     fn swap(&mut self, one: &str, other: &str) {
         let [a, b] = [one, other].map(quoted);
         self.sql(&format!(
@@ -248,7 +250,7 @@ impl Played {
         self.databases.remove(name);
     }
 
-    /// Another database gets a name and the oid that went with it.
+    /// Replaces the database `name` with a copy of `template` that has the same name and OID.
     fn replace(&mut self, name: &str, template: &str) {
         let sql = format!("SELECT oid FROM pg_database WHERE datname = {}", server::literal(name));
         let oid = self.server.admin(&sql)[0][0].clone().unwrap();
@@ -258,14 +260,14 @@ impl Played {
         self.databases.get_mut(name).unwrap().rows = rows;
     }
 
-    /// A database that is ready for a lease gets a name by SQL, or goes.
+    /// Renames a ready database with SQL, or drops it.
     fn take_ready(&mut self, name: &str) {
         let ready =
             "SELECT datname FROM pg_database WHERE datname LIKE 'pgfresh_ready_%' ORDER BY random() LIMIT 1";
         let Some(ready) = self.server.admin(ready).concat().into_iter().flatten().next() else { return };
         let mut session = self.server.started.server.session("postgres").unwrap();
         if self.random.chance(30) {
-            // pgfresh may be dropping it.
+            // pgfresh might be dropping it.
             drop(session.query(&format!("DROP DATABASE {ready} WITH (FORCE)")));
             return;
         }
@@ -274,7 +276,7 @@ impl Played {
              ALTER DATABASE {ready} RENAME TO {}",
             quoted(name)
         );
-        // A ready database accepts no connections.
+        // A ready database doesn't accept connections.
         let open = format!("ALTER DATABASE {} ALLOW_CONNECTIONS true", quoted(name));
         if session.query(&sql).is_ok() {
             session.query(&open).unwrap();
@@ -309,7 +311,7 @@ impl Played {
         }
     }
 
-    /// Looks at all that is there, and removes it: nothing may be left.
+    /// Checks everything that exists, and removes it. Nothing must be left.
     fn end(&mut self) {
         for name in self.databases.keys().cloned().collect::<Vec<_>>() {
             self.session(&name);
@@ -323,7 +325,7 @@ impl Played {
         let databases =
             "SELECT datname FROM pg_database WHERE NOT datistemplate AND datname <> 'postgres' ORDER BY 1";
         let mut found = Vec::new();
-        // pgfresh does not know yet that SQL has dropped some of those that were ready.
+        // pgfresh might not have noticed yet that SQL has dropped some ready databases.
         wait_until("all that is left is ready", || {
             let ready = self.server.leases.status().ready[0].1;
             found = self.server.admin(databases).concat().into_iter().flatten().collect();
@@ -338,7 +340,7 @@ impl Played {
     }
 }
 
-/// Draws each step at random.
+/// Selects each step at random.
 fn sessions_and_resets_follow_no_renamed_database(major: u32) {
     let mut played = open(major);
     for step in 0..depth::rounds(80) {
@@ -352,25 +354,26 @@ fn sessions_and_resets_follow_no_renamed_database(major: u32) {
     played.end();
 }
 
-/// A backend waits in the database that SQL has made under the name of a lease. The end of the lease must not use it.
+/// A backend waits in the database that SQL has created under a lease's name. The end of the lease must not use that
+/// backend.
 fn a_renamed_lease_is_left_to_sql(major: u32) {
     let mut played = open(major);
-    // A database in which a backend may wait.
+    // In one of these databases, a backend might be waiting.
     played.many_leases();
     for [lease, renamed] in [[NAMES[0], NAMES[1]], [NAMES[2], NAMES[3]]] {
         played.session_that(true, lease);
         played.rename(lease, renamed);
         played.create(lease, renamed);
         played.session_that(true, lease);
-        // It is no lease any more.
+        // It isn't a lease any more.
         drop(played.server.leases.release(lease));
         played.many_leases();
     }
     played.end();
 }
 
-/// SQL gives a ready database the name that a client requests next. pgfresh may choose that very database for the lease. It must not
-/// mistake the name for its own.
+/// SQL gives a ready database the name that a client requests next. pgfresh might select that database for the lease,
+/// and must not mistake the name for its own.
 fn ready_database_renamed_by_sql_is_not_leased(major: u32) {
     let mut played = open(major);
     for name in NAMES {
@@ -382,7 +385,7 @@ fn ready_database_renamed_by_sql_is_not_leased(major: u32) {
         let id = played.next();
         played.databases.insert(name.to_owned(), Database { id, rows: BTreeSet::new() });
         played.write(name, "of SQL");
-        // pgfresh finds none of these. So it comes to the renamed one.
+        // pgfresh can't find these, so it selects the renamed database.
         for other in others {
             played.sql(&format!("DROP DATABASE {other} WITH (FORCE)"));
         }

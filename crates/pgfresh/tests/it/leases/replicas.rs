@@ -1,5 +1,5 @@
-//! Replicas: a leased server has a standby that lags as far as a client wants, and takes the server's place. For other leases,
-//! a copy stands in for the replica.
+//! Tests replicas: a leased server has a standby that lags as much as a client requests, and that can take over from
+//! the server. For other leases, a copy stands in for the replica.
 
 use std::fs;
 use std::process::Command;
@@ -33,14 +33,14 @@ fn scene(user: User) -> Scene {
     scene
 }
 
-/// Starts a gateway whose leases have this isolation.
+/// Starts a gateway whose leases have the isolation mode `isolation`.
 fn start(major: u32, isolation: &str) -> Gateway {
     let postgres = postgres(major);
     let options = ["--postgres", &postgres, "--isolation", isolation, "--linger", "60s"];
     Gateway { serve: Serve::at(scene(User::Ourselves), options), major }
 }
 
-/// Returns the host and port of the replicas.
+/// Returns the replicas' host and port.
 fn replica_host(gateway: &Gateway) -> String {
     let url = gateway.serve.ready["replica_url"].as_str().unwrap();
     url.split(['@', '/']).nth(3).unwrap().to_owned()
@@ -96,14 +96,14 @@ fn replica_shows_commits_as_its_lag_says(major: u32) {
     write(&gateway, 50);
     set_lag(&gateway, "1ms");
     wait_until("a delayed commit", || count(&mut replica) == "24");
-    // The replica goes on with a primary that has started again.
+    // The replica continues after its primary has restarted.
     set_lag(&gateway, "none");
     for (id, action) in [(51, "restart"), (52, "crash")] {
         assert_does(&gateway, action, "");
         write(&gateway, id);
         assert_eq!(count(&mut replica), (id - 26).to_string(), "{action}");
     }
-    // A reset makes another server, whose replica has no lag.
+    // A reset makes another server, whose replica doesn't lag.
     set_lag(&gateway, "paused");
     assert_eq!(gateway.reset("app").0, 204);
     assert!(replica.value("SELECT 1").is_err());
@@ -125,14 +125,14 @@ fn promoted_replica_takes_the_primarys_place(major: u32) {
     assert_eq!((tag, pgwire::ErrorResponse::read(&body).sqlstate.as_ref()), (b'E', "57P01"));
     let refusal = gateway.connect("app", "").map(drop).unwrap_err();
     assert_eq!(refusal.sqlstate, "57P03", "{refusal}");
-    // Nothing is lost that the primary has committed.
+    // Nothing that the primary has committed is lost.
     assert_eq!(count(&mut replica), "2");
     replica.rows("INSERT INTO orders VALUES (2)").unwrap();
     for (action, body) in [("promote", ""), ("replica", r#"{"lag": "none"}"#)] {
         let (code, answer) = act(&gateway, action, body);
         assert_eq!((code, answer["error"]["code"].as_str()), (409, Some("57P03")), "{answer}");
     }
-    // The promoted server is the lease's own.
+    // The promoted server belongs to the lease.
     let (code, answer) = gateway.http("GET", "/v1/databases/app/diff", "");
     assert_eq!(code, 200, "{answer}");
     for action in ["restart", "crash"] {
@@ -165,7 +165,7 @@ fn copy_stands_in_for_other_leases(major: u32) {
     }
 }
 
-/// Returns the process of the replica's postmaster.
+/// Returns the process ID of the replica's postmaster.
 fn postmaster(gateway: &Gateway) -> Pid {
     let data = connect_replica(gateway, "app").unwrap().value("SHOW data_directory").unwrap();
     let pid = fs::read_to_string(format!("{data}/postmaster.pid")).unwrap();
@@ -218,7 +218,7 @@ fn replica_may_die_while_its_lag_changes() {
         });
         let (_, answer) = last.unwrap_or_else(|| act(&gateway, "replica", r#"{"lag": "none"}"#));
         assert_eq!(answer["error"]["code"], "57P03", "{answer}");
-        // Commits do not wait for the dead replica.
+        // Commits don't wait for the dead replica.
         write(&gateway, round + 1);
         assert_eq!(gateway.reset("app").0, 204);
     }
@@ -288,14 +288,14 @@ fn failed_test_names_its_reads_of_lagging_replica() {
     assert!(outcome.code == Some(0) && outcome.stderr.ends_with(report), "{outcome}");
 }
 
-/// Returns the output of a program that connects to a URL, without its line feed.
+/// Returns the output of a program that connects to a URL, without the final newline.
 fn reached(command: &mut Command) -> String {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{command:?}: {output:?}");
     String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
 }
 
-/// Asserts that libpq, pgx and pgjdbc reach this server by a URL with both hosts.
+/// Asserts that libpq, pgx and pgjdbc reach the server `wanted` with a URL that has both hosts.
 fn assert_reach(gateway: &Gateway, wanted: &str, by_libpq: &str, by_jdbc: &str) {
     let hosts = format!("{},{}", gateway.serve.address(), replica_host(gateway));
     let secret = gateway.serve.secret();

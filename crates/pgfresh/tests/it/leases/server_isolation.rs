@@ -1,5 +1,5 @@
-//! Isolation `server`: a test may break its server in any way. The data are there after the next restart, and an error names the
-//! reason if there is no server.
+//! Tests isolation `server`: a test can break its server in any way. The data are still there after the next restart,
+//! and if there is no server, an error gives the reason.
 
 use std::fs;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ const ENDS: [&str; 6] = [
     "COPY (SELECT 1) TO PROGRAM 'kill -QUIT $(head -1 postmaster.pid)'",
     "COPY (SELECT 1) TO PROGRAM 'kill -INT $(head -1 postmaster.pid)'",
     "COPY (SELECT 1) TO PROGRAM 'kill -STOP $(head -1 postmaster.pid)'",
-    // This one comes last, because its setting stays: the postmaster ends with the killed backend.
+    // This statement comes last, because its setting stays: the postmaster ends with the killed backend.
     "ALTER SYSTEM SET restart_after_crash = off; SELECT pg_reload_conf(); SELECT pg_sleep(0.2); \
      COPY (SELECT 1) TO PROGRAM 'kill -9 $PPID'",
 ];
@@ -46,7 +46,7 @@ fn lease_again(gateway: &Gateway) {
     run(gateway, "CHECKPOINT");
 }
 
-/// Runs statements one by one in a new session. The last one may break the server.
+/// Runs statements one by one in a new session. The last statement might break the server.
 fn run(gateway: &Gateway, sql: &str) {
     let mut session = gateway.connect("mine", "").unwrap();
     let statements: Vec<_> = sql.split("; ").collect();
@@ -77,7 +77,7 @@ fn assert_kept(gateway: &Gateway, context: &str) {
     assert_eq!(value.as_deref(), Ok("42"), "{context}");
 }
 
-/// Returns psql's message if it gets no session.
+/// Returns psql's message if it can't open a session.
 fn refusal(gateway: &Gateway) -> String {
     let url = format!("postgresql://postgres:{}@{}/mine", gateway.serve.secret(), gateway.serve.address());
     let output = Command::new(ground::psql()).args([&url, "-XAtqc", "SELECT 1"]).output().unwrap();
@@ -85,7 +85,7 @@ fn refusal(gateway: &Gateway) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// Returns the data directory of the leased server.
+/// Returns the leased server's data directory.
 fn data(gateway: &Gateway) -> PathBuf {
     gateway.connect("mine", "").unwrap().value("SHOW data_directory").unwrap().into()
 }
@@ -169,7 +169,7 @@ fn servers_restart_after_sql_excludes_pgfresh(major: u32) {
         if refusal.is_empty() {
             assert_kept(&gateway, sql);
         } else {
-            // The error is the server's own, and other users may connect.
+            // The server itself generates this error, and other users can connect.
             let error = open("postgres").map(drop).unwrap_err();
             assert!(error.message.contains(refusal), "{sql}: {error}");
             session = open("other");
@@ -208,7 +208,7 @@ fn processes_that_are_stopped_keep_no_request_waiting() {
         }
         kill_process(postmaster, Signal::STOP).unwrap();
         std::thread::scope(|scope| {
-            // This client gets no answer, either.
+            // This client doesn't get a response either.
             scope.spawn(|| gateway.connect("mine", ""));
             std::thread::sleep(Duration::from_millis(100));
             if action == "release" {

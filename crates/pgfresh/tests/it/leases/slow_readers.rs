@@ -1,4 +1,4 @@
-//! A client that does not read its results delays no reset, release or snapshot of its database.
+//! Tests that a client that doesn't read its results doesn't delay a reset, release or snapshot of its database.
 
 use std::process::{Child, Command, Stdio};
 
@@ -14,7 +14,7 @@ on_every_major! {
 
 const TEMPLATE: &str = "CREATE TABLE t (n int)";
 
-/// Process of psql that does not read the large result of its query.
+/// psql process that doesn't read its query's large result.
 struct Deaf(Child);
 
 impl Deaf {
@@ -26,7 +26,7 @@ impl Deaf {
         let psql = psql.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let deaf = Self(psql.spawn().unwrap());
         if !sql.starts_with("COPY") {
-            // psql would read the complete result before it writes anything.
+            // Otherwise, psql would read the complete result before it writes anything.
             wait_until("psql to be answered", || is_there(gateway, name, "state = 'active'"));
             kill_process(deaf.pid(), Signal::STOP).unwrap();
         }
@@ -47,7 +47,7 @@ impl Drop for Deaf {
     }
 }
 
-/// Whether a client's backend in the database `name` fulfils `condition`.
+/// Whether a client's backend in the database `name` satisfies `condition`.
 fn is_there(gateway: &Gateway, name: &str, condition: &str) -> bool {
     let of_psql = format!("datname = '{name}' AND application_name = 'psql' AND query LIKE '%generate%'");
     let sql = format!("SELECT pid FROM pg_stat_activity WHERE {of_psql} AND {condition}");
@@ -75,7 +75,7 @@ fn sessions_of_slow_readers_close_at_once(major: u32) {
             assert_eq!(code, 201, "{lease}");
             let sql = if number % 2 == 0 { rows } else { &copy };
             let deaf = Deaf::start(&gateway, &name, lease[url].as_str().unwrap(), mode, sql);
-            // pgfresh refuses an action if the session does not end.
+            // pgfresh rejects an action if the session doesn't end.
             let path = format!("/v1/databases/{name}");
             let (code, answer) = match action {
                 "release" => gateway.http("DELETE", &path, ""),

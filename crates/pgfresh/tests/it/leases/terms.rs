@@ -1,4 +1,5 @@
-//! Kind and end of a lease when several clients ask for one name on different terms.
+//! Tests which kind of lease clients get, and when it ends, if several clients request the same name with different
+//! options.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -26,7 +27,7 @@ on_every_major! {
     one_of_several_snapshots_per_name_succeeds
 }
 
-/// Starts a gateway with two templates, each with a table whose name has the template's name.
+/// Starts a gateway with two templates. Each has a table whose name contains the template's name.
 fn with_two_templates(major: u32, options: &[&str]) -> Gateway {
     let scene = Scene::new(User::Ourselves);
     scene.write("pgfresh.toml", "[template.a]\nsql = \"a.sql\"\n[template.c]\nsql = \"c.sql\"\n");
@@ -38,7 +39,7 @@ fn with_two_templates(major: u32, options: &[&str]) -> Gateway {
     Gateway { serve: Serve::at(scene, words), major }
 }
 
-/// Returns the name of the template that a session has a copy of.
+/// Returns the name of the template that a session's database was copied from.
 fn template_of(session: &mut Connection) -> String {
     session.value("SELECT relname FROM pg_class WHERE relname LIKE 'of\\__' AND relkind = 'r'").unwrap()
 }
@@ -58,7 +59,7 @@ fn a_name_gets_the_requested_template(major: u32) {
         refused();
         session.close();
         refused();
-        // All sessions of a rollback lease have equal startup parameters.
+        // All sessions in a rollback lease have the same startup parameters.
         for words in ["-cpgfresh.template=a", ""].into_iter().take(if isolation == "clone" { 2 } else { 1 }) {
             let mut joined = connect(words).unwrap();
             assert_eq!(template_of(&mut joined), "of_a");
@@ -82,7 +83,7 @@ fn a_name_gets_the_requested_template(major: u32) {
     }
 }
 
-/// The test repeats this more often than the server has space for such databases.
+/// The test repeats this more often than the server has space for databases marked as templates.
 fn databases_marked_as_template_are_dropped(major: u32) {
     let gateway = Gateway::start(major, "CREATE TABLE t (v text)", &["--space", "64MB", "--linger", "0"]);
     for number in 0..8 {
@@ -124,7 +125,7 @@ fn clients_may_disconnect_during_a_close(major: u32) {
     assert_eq!((&gateway.status()["errors"], gateway.dropped()), (&json!({}), json!({})));
 }
 
-/// A session may count in a lease before it has a backend that pgfresh can end.
+/// A session can belong to a lease before it has a backend that pgfresh can end.
 fn new_sessions_do_not_delay_a_close(major: u32) {
     let gateway = Gateway::start(major, "CREATE TABLE t (v text)", &["--linger", "60s"]);
     let mut random = Random::new();
@@ -138,8 +139,8 @@ fn new_sessions_do_not_delay_a_close(major: u32) {
                 lock(&stay).push(session);
             }
         };
-        // In rollback isolation, a lease ends with a reset if it has no session.
-        // pgfresh refuses a close if a session does not end.
+        // In rollback isolation, a lease without sessions ends when it is reset. pgfresh rejects a close if a session
+        // doesn't end.
         let is_served = |code: u16| assert!([204, 404].contains(&code), "{name}: {code}");
         let reset = || is_served(gateway.reset(&name).0);
         let release = || is_served(gateway.http("DELETE", &format!("/v1/databases/{name}"), "").0);
@@ -157,7 +158,8 @@ fn new_sessions_do_not_delay_a_close(major: u32) {
     assert_eq!(gateway.status()["errors"], json!({}));
 }
 
-/// The server may close the connection while it gets a statement. The client may then lose the error, as with any server.
+/// The server can close the connection while it receives a statement. The client might then lose the error, as on any
+/// server.
 fn busy_clients_get_an_error_when_closed(major: u32) {
     let gateway = Gateway::start(major, "CREATE TABLE t (v text)", &["--linger", "60s"]);
     for round in 0..20 {
@@ -205,7 +207,7 @@ fn closing_sessions_works_without_linger(major: u32) {
     }
 }
 
-/// Also where the session of the client goes on without it.
+/// This includes sessions that continue without their client.
 fn names_of_ended_clients_allow_any_isolation(major: u32) {
     let gateway = Gateway::start(major, "CREATE TABLE t (v text)", &["--linger", "0"]);
     for (first, next) in [("clone", "rollback"), ("rollback", "clone"), ("clone", "clone")] {
@@ -240,7 +242,8 @@ fn parallel_resets_of_used_names_fail() {
     });
 }
 
-/// Tries snapshots of one database and of several. One becomes the template, and the others get an error that it exists.
+/// Concurrently snapshots several databases, each more than once, under the same name. One snapshot becomes the
+/// template, and the others fail because the template exists.
 fn one_of_several_snapshots_per_name_succeeds(major: u32) {
     let gateway = Gateway::start(major, "CREATE TABLE t (v int)", &["--linger", "60s"]);
     for number in 0..3 {
@@ -274,7 +277,7 @@ fn one_of_several_snapshots_per_name_succeeds(major: u32) {
     assert_eq!(gateway.status()["errors"], json!({}), "background tasks failed");
 }
 
-/// A lease whose name no client knows would last until the server ends.
+/// If no client receives a lease's name, the lease would otherwise last until the server ends.
 #[test]
 fn clients_without_their_answer_leave_no_lease() {
     let serve = Serve::at(Scene::new(User::Ourselves), [""; 0]);

@@ -1,4 +1,5 @@
-//! Programs that visit all databases of a server while leases begin and end can connect to each database that they find.
+//! Tests that programs that visit all databases on a server, while leases start and end, can connect to each database
+//! that they find.
 
 use std::panic::resume_unwind;
 use std::process::Command;
@@ -8,9 +9,9 @@ use std::thread;
 use crate::common::gateway::Gateway;
 use crate::common::{Outcome, finish, ground, on_every_major, wait_until};
 
-/// Number of runs of each program.
+/// Number of times that each program runs.
 const ROUNDS: u32 = 3;
-/// Major of the programs. `pg_dumpall` refuses a newer server.
+/// Major of the programs. `pg_dumpall` rejects a newer server.
 const PROGRAMS: u32 = 15;
 /// Query that lists the databases to visit, as the programs do.
 const LIST: &str = "SELECT datname FROM pg_database WHERE datallowconn ORDER BY 1";
@@ -35,7 +36,7 @@ impl Gateway {
         finish(command)
     }
 
-    /// Takes and ends leases until `done`.
+    /// Starts and ends leases until `done` is set.
     fn come_and_go(&self, worker: u32, done: &AtomicBool) {
         for lease in 0.. {
             if done.load(Ordering::Relaxed) {
@@ -47,7 +48,7 @@ impl Gateway {
         }
     }
 
-    /// Has each program, and a loop as applications have it, visit all databases several times.
+    /// Makes each program, and a loop as in applications, visit all databases several times.
     fn visit_all(&self) {
         for _ in 0..ROUNDS {
             let mut programs =
@@ -108,6 +109,6 @@ fn a_database_that_was_listed_lets_clients_in(major: u32) {
         session.rows("INSERT INTO tenant VALUES (2)").unwrap();
         session.close();
     }
-    // The template itself stays out of reach.
+    // The template itself can't be reached.
     assert_eq!(gateway.connect("pgfresh_template_app", "").err().unwrap().sqlstate, "42602");
 }

@@ -1,4 +1,5 @@
-//! Advice on real servers: docs/migrations.md has dangerous statements, which get it, and safe sequences, which get none.
+//! Tests advice on real servers: the dangerous statements in docs/migrations.md get advice, and the safe sequences
+//! don't.
 
 use std::collections::HashMap;
 
@@ -13,13 +14,13 @@ use super::page::{Example, Migration, PAGE, examples};
 use crate::common::on_every_major;
 use crate::common::provisioner::provisioner;
 
-/// The suite of the page's examples.
+/// Suite for the page's examples.
 pub(super) const SUITE: &str = "SELECT orders_of(7)";
 
-/// Tables of the page's examples.
+/// Tables for the page's examples.
 pub(super) const SCHEMA: &str = include_str!("advice.sql");
 
-/// Number of databases in one server.
+/// Number of databases on each server.
 const AT_ONCE: usize = 25;
 
 on_every_major! {
@@ -73,7 +74,7 @@ fn page_has_a_section_for_each_topic() {
     }
 }
 
-/// Runs each migration in its database, and returns the advice for each of its statements.
+/// Runs each migration in a separate database, and returns the advice for each statement.
 fn advice_for(major: u32, migrations: &[&Migration]) -> Vec<Vec<Vec<StatementAdvice>>> {
     let (provisioner, _watchdog) = provisioner(major, SCHEMA);
     let mut all = Vec::new();
@@ -108,7 +109,7 @@ fn advice_for(major: u32, migrations: &[&Migration]) -> Vec<Vec<Vec<StatementAdv
     all
 }
 
-/// Returns the transcript of a session. A statement such as `23502! ALTER …` fails with that SQLSTATE.
+/// Returns a session's transcript. A statement that begins with an SQLSTATE, such as `23502! ALTER …`, fails with it.
 fn transcript(database: &str, statements: &[String]) -> SessionTranscript {
     let parts: Vec<_> = statements
         .iter()

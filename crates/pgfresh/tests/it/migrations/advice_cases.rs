@@ -1,11 +1,12 @@
-//! Statements and the topics of their advice, on the tables of `advice.sql`. The suite's statements are unknown.
+//! Lists statements and the topics of their advice, for the tables in `advice.sql`. The suite's statements are
+//! unknown.
 
-/// A migration and its advice.
+/// Migration and its advice.
 pub(super) struct Case {
     pub(super) first_major: u32,
-    /// Statements, each a transaction unless BEGIN and COMMIT say otherwise.
+    /// Statements. Each is a transaction, unless there are BEGIN and COMMIT.
     pub(super) statements: &'static [&'static str],
-    /// Anchors of the advice in the order of the statements.
+    /// Anchors of the advice, in the order of the statements.
     pub(super) topics: &'static str,
 }
 

@@ -1,4 +1,5 @@
-//! pgfresh finds the suite's statements that a migration breaks, and the statement of the migration that does it.
+//! Tests that pgfresh finds the suite's statements that a migration breaks, and the migration statement that breaks
+//! each of them.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ on_every_major! {
     statements_that_a_migration_breaks_are_found
 }
 
-/// Statements of a migration. None of them undoes another one.
+/// Statements in a migration. No statement undoes another.
 const MIGRATION: [&str; 18] = [
     "ALTER TABLE orders ADD COLUMN status_id bigint",
     "ALTER TABLE orders DROP COLUMN note",
@@ -35,7 +36,8 @@ const MIGRATION: [&str; 18] = [
     "DROP VIEW open_orders",
 ];
 
-/// Statements that break, with the number of the migration's statement and a part of the error.
+/// Suite statements that break, each with the index of the migration statement that breaks it and a part of the
+/// error.
 const BROKEN: [(&str, usize, &str); 18] = [
     ("SELECT note FROM orders", 1, "column \"note\" does not exist"),
     (
@@ -69,7 +71,7 @@ const BROKEN: [(&str, usize, &str); 18] = [
     ("SELECT count(*) FROM open_orders", 17, "relation \"open_orders\" does not exist"),
 ];
 
-/// Statements that work before and after the migration, or in neither case.
+/// Suite statements that work both before and after the migration, or neither before nor after.
 const OTHERS: &str = "SELECT * FROM orders; SELECT nonsense FROM orders; INSERT INTO archive VALUES (1, 'a'); \
      INSERT INTO archive (note, id) SELECT 'a', 1; INSERT INTO products (id, code) VALUES (1, 'a'); SELECT mood FROM people LIMIT 1; \
      INSERT INTO products (id) VALUES (1); UPDATE archive SET note = 'a'; SELECT id FROM people WHERE mood = 'good'; \
@@ -106,7 +108,7 @@ fn statements_that_a_migration_breaks_are_found(major: u32) {
     assert!(found.is_empty(), "{found:?}");
 }
 
-/// Lets statements about people run as another role.
+/// Makes statements about `people` run as a different role.
 fn set_role(suite: &mut SuiteStatement) {
     if suite.statement.text == "SELECT mood FROM people" {
         suite.statement.settings.push(("role".to_owned(), "reader".to_owned()));

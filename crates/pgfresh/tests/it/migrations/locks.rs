@@ -1,7 +1,7 @@
-//! The laboratory sees the locks of `PostgreSQL`'s manual, and those at which a second session fails. Rewrites and scans are those of
-//! files and counters.
+//! Tests that the laboratory reports the locks in `PostgreSQL`'s manual, which are also the locks that make a second
+//! session fail. Rewrites and scans must agree with the files and counters.
 //!
-//! `locks.txt` has a statement a line, and `locks.sql` is the template.
+//! `locks.txt` has a statement in each line, and `locks.sql` is the template.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,8 +15,8 @@ use crate::common::on_every_major;
 const SCHEMA: &str = include_str!("locks.sql");
 const STATEMENTS: &str = include_str!("locks.txt");
 
-/// Returns the tables that another session cannot lock, each with the modes for which it would wait. `LOCK TABLE` on a view locks its
-/// tables, too.
+/// Query for the tables that another session can't lock, each with the modes that would wait. `LOCK TABLE` on a view
+/// also locks the view's tables.
 const BLOCKED: &str = "
     CREATE FUNCTION pg_temp.blocked() RETURNS TABLE (name text, modes text) LANGUAGE plpgsql AS $$
     DECLARE mode text;
@@ -34,21 +34,21 @@ const BLOCKED: &str = "
             IF modes <> '' THEN RETURN NEXT; END IF;
         END LOOP;
     END $$";
-/// Returns each relation with its file.
+/// Query for each relation and its file.
 const FILES: &str = "SELECT oid::regclass, coalesce(pg_relation_filepath(oid), '') FROM pg_class
     WHERE oid >= 16384 AND relkind IN ('r', 'm', 'i') AND relnamespace <> 'pg_toast'::regnamespace";
-/// Returns each table with its sequential scans in this transaction.
+/// Query for each table and its sequential scans in this transaction.
 const SCANS: &str = "SELECT relid::regclass, seq_scan || ', ' || seq_tup_read FROM pg_stat_xact_user_tables
     WHERE seq_scan > 0";
 
-/// A line of `locks.txt`.
+/// Line in `locks.txt`.
 struct Case {
     sql: &'static str,
     is_outside: bool,
     facts: &'static str,
 }
 
-/// Returns the statements that a major has.
+/// Returns the statements that `major` supports.
 fn cases(major: u32) -> Vec<Case> {
     let lines = STATEMENTS.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let cases = lines.map(|line| {
@@ -133,20 +133,20 @@ fn locks_are_those_that_others_meet(major: u32) {
     assert!(wrong.is_empty(), "on PostgreSQL {major}:\n{wrong}");
 }
 
-/// Returns a query's two columns.
+/// Returns a query's two columns as keys and values.
 fn map(session: &mut AdminConnection, sql: &str) -> BTreeMap<String, String> {
     let cell = |cell: Option<String>| cell.unwrap_or_default();
     let rows = session.query(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
     rows.into_iter().map(|mut row| (cell(row[0].take()), cell(row[1].take()))).collect()
 }
 
-/// Returns the names whose values changed and that exist before and after.
+/// Returns the names that exist before and after, and whose values changed.
 fn changes(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> BTreeSet<String> {
     let is_changed = |(name, value): &(&String, &String)| after.get(*name).is_some_and(|now| now != *value);
     before.iter().filter(is_changed).map(|(name, _)| name.clone()).collect()
 }
 
-/// Compares what the laboratory saw with what the two sessions saw.
+/// Compares what the laboratory observed with what the two sessions observed.
 fn differences(
     statement: &ObservedStatement,
     files: &BTreeSet<String>,

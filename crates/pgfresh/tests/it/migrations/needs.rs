@@ -1,4 +1,4 @@
-//! The locks of a suite's statements, beyond those that two sessions show.
+//! Tests the locks of a suite's statements, except for those that the tests with two sessions cover.
 
 use migrations::LockMode;
 use migrations::suite::{LockReason, StatementNeeds, needs, unseen};
@@ -46,9 +46,9 @@ fn values_roles_and_paths_of_clients_count(major: u32) {
         statement("SELECT id FROM secrets", Vec::new(), &[("role", "reader")]),
         statement("SELECT status FROM orders", Vec::new(), &[("search_path", "tenant")]),
         statement("INSERT INTO \"Odd \" DEFAULT VALUES", Vec::new(), &[("search_path", "tenant")]),
-        // A driver that has asked for the types has sent another size than that of bigint.
+        // The driver has asked for the types, so it has sent a value whose size isn't that of bigint.
         statement("SELECT kind FROM events_2025 WHERE id = $1", vec![binary(0, &[0, 0, 0, 1])], &[]),
-        // The type had this number in another template.
+        // In another template, the type had this OID.
         statement("SELECT mood FROM people WHERE mood = $1", vec![binary(99_999, b"good")], &[]),
         statement("SELECT id FROM products WHERE id = $1 AND code = $2", Vec::new(), &[]),
         statement("COPY drafts (id) FROM STDIN", Vec::new(), &[]),
@@ -74,7 +74,7 @@ fn locks_in_functions_are_said_to_be_unknown(major: u32) {
         ("SELECT * FROM prices", &["the function price"][..]),
         ("UPDATE orders SET note = 'a'", &["the trigger touched"]),
         ("UPDATE orders SET status = 'a'", &[]),
-        // Lines and refunds of the order go, too.
+        // The delete also removes the order's lines and refunds.
         ("DELETE FROM orders WHERE id = 1", &["the trigger refunded"]),
         ("INSERT INTO drafts VALUES (1)", &[]),
         ("SELECT lower('price(')", &[]),

@@ -1,4 +1,4 @@
-//! The laboratory repeats a migration as its tool ran it, and finds the facts of each statement.
+//! Tests that the laboratory repeats a migration as its tool ran it, and finds the facts about each statement.
 
 use super::summary::{Bench, facts};
 use crate::common::on_every_major;

@@ -1,17 +1,18 @@
-//! Examples of docs/migrations.md: each code block of a section has dangerous statements and a safe sequence.
+//! Reads the examples in docs/migrations.md: each code block in a section has dangerous statements and a safe
+//! sequence.
 
 use migrations::AdviceTopic;
 use pgwire::split_statements;
 
 pub(super) const PAGE: &str = include_str!("../../../../../docs/migrations.md");
 
-/// The statements of a migration. With `knows_suite`, none of the suite's fails after it.
+/// Statements in a migration. With `knows_suite`, none of the suite's statements fails after the migration.
 pub(super) struct Migration {
     pub(super) statements: Vec<String>,
     pub(super) knows_suite: bool,
 }
 
-/// A part of a code block of the page.
+/// Part of a code block on the page.
 pub(super) struct Example {
     pub(super) heading: String,
     pub(super) is_safe: bool,
@@ -19,7 +20,7 @@ pub(super) struct Example {
     pub(super) migration: Migration,
 }
 
-/// Returns the examples of all sections.
+/// Returns the examples in all sections.
 pub(super) fn examples() -> Vec<Example> {
     let mut examples: Vec<Example> = Vec::new();
     let (mut heading, mut is_sql) = (String::new(), false);
@@ -37,7 +38,7 @@ pub(super) fn examples() -> Vec<Example> {
             examples.push(Example { heading, is_safe: kind == "safe", first_major, migration });
         } else if is_sql {
             let text = &mut examples.last_mut().unwrap().migration.statements;
-            // A statement begins behind the comment of the one before it.
+            // A statement begins after the previous statement's comment.
             text.push(line.split(" -- ").next().unwrap_or_default().to_owned());
         }
     }
@@ -53,7 +54,7 @@ pub(super) fn examples() -> Vec<Example> {
     examples
 }
 
-/// Adds the error to the statement of the page that PostgreSQL refuses.
+/// Adds the error to the page's statement that PostgreSQL rejects.
 fn refused(example: &Example, statement: &str) -> String {
     let is_refused = example.heading == AdviceTopic::Enum.heading() && !example.is_safe;
     if is_refused && statement.starts_with("UPDATE") {

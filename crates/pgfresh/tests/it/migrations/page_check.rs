@@ -1,4 +1,5 @@
-//! `migrate check` on the examples of docs/migrations.md: it warns of the dangerous statements, and accepts the safe sequences.
+//! Runs `migrate check` on the examples in docs/migrations.md: it warns about the dangerous statements, and accepts
+//! the safe sequences.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -10,7 +11,7 @@ use super::advice::{SCHEMA, SUITE};
 use super::page::{Example, examples};
 use crate::common::{Scene, User, finish, postgres};
 
-/// Runs each file in another database. Each database is a copy of the template.
+/// Runs each file in a separate database, which is a copy of the template.
 const RUN: &str = "for file in examples/*.sql; do psql -X -q -d \"$(basename $file .sql)\" -f $file; done";
 
 #[test]
@@ -47,7 +48,7 @@ fn check_names_what_old_code_needs() {
     assert!(!report.to_string().contains("breaks\":[{"), "{report:#}");
 }
 
-/// Returns the pages of all advice.
+/// Returns the page links in all advice.
 fn pages(report: &Value) -> Vec<String> {
     let statements = report["statements"].as_array().unwrap().iter();
     let advice = statements.flat_map(|statement| statement["advice"].as_array().unwrap());

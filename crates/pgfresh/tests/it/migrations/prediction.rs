@@ -1,4 +1,5 @@
-//! Predictions from observed facts: sizes from real catalogs, speeds of a real server, and the statements that grow.
+//! Tests predictions from observed facts: sizes from real catalogs, a real server's speeds, and the statements whose
+//! time grows.
 
 use migrations::testing::transcript_of;
 use migrations::{Production, RelationSize, Speeds, TableRows, TemplateTables, predict, predict_held};
@@ -41,7 +42,7 @@ const STATEMENTS: [(&str, bool); 24] = [
     ("ALTER TABLE orders ADD COLUMN token uuid DEFAULT gen_random_uuid()", true),
     ("ALTER TABLE orders ALTER COLUMN amount TYPE numeric(12, 3)", true),
     ("UPDATE orders SET status = 'new'", true),
-    // The expressions prevent the use of the index, which the planner may or may not choose.
+    // The expressions prevent the use of the index. Otherwise, the planner might or might not select it.
     ("UPDATE orders SET status = 'new' WHERE note || '' LIKE 'a%'", true),
     ("DELETE FROM orders WHERE note || '' LIKE 'b%'", true),
     ("CREATE TABLE archive AS SELECT * FROM orders", true),

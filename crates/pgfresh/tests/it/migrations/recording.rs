@@ -1,4 +1,4 @@
-//! `run` keeps the suite's statements in the cache, and writes them to a file.
+//! Tests that `run` stores the suite's statements in the cache, and writes them to a file.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +9,7 @@ use storage::Cache;
 use crate::common::ground::{program, psql};
 use crate::common::{Outcome, Scene, User};
 
-/// A project with a template.
+/// Project with a template.
 struct Project(Scene);
 
 impl Project {
@@ -20,7 +20,7 @@ impl Project {
         Self(scene)
     }
 
-    /// Runs `statements` as a test, and then ends with `code`.
+    /// Runs `statements` as a test, then ends with `code`.
     fn run(&self, options: &[&str], statements: &str, code: u8) -> Outcome {
         self.0.write("statements.sql", statements);
         self.0.write("code", &code.to_string());
@@ -32,7 +32,7 @@ impl Project {
         self.0.run([&["run"], options, &["--", "sh", "-c", &script]].concat())
     }
 
-    /// Returns the statements in the cache with the names of their tests.
+    /// Returns the statements in the cache with their tests' names.
     fn kept(&self) -> BTreeMap<String, String> {
         let cache = Cache::locate(Some(&self.0.cache)).unwrap();
         SuiteRecording::of_project(&cache, &self.0.directory).unwrap().map(statements).unwrap_or_default()
@@ -59,7 +59,7 @@ fn profiles_keep_statements_for_the_project() {
     assert_eq!(project.run(&["--profile"], TWO, 0).code, Some(0));
     let all = expected(["SELECT note FROM orders WHERE id = ?", "DELETE FROM orders"]);
     assert_eq!(project.kept(), all);
-    // A failed command may not have run all statements.
+    // A failed command might not have run all statements.
     assert_eq!(project.run(&["--profile"], ONE, 3).code, Some(3));
     assert_eq!(project.kept(), all);
     assert_eq!(project.run(&["--profile"], ONE, 0).code, Some(0));

@@ -1,21 +1,22 @@
-//! Builds transcripts of several sessions, request by request.
+//! Builds transcripts with several sessions, request by request.
 
 use std::time::{Duration, Instant};
 
 use pgwire::{RequestOutcome, SessionTranscript, StatementError, TranscribedRequest, encode, query};
 
-/// Transcripts whose requests come one after the other, 10 ms each.
+/// Transcripts with consecutive requests that take 10 ms each.
 pub(super) struct Script {
     began: Instant,
     ticks: u32,
     pub(super) sessions: Vec<SessionTranscript>,
 }
 
-/// Outcome of a request in the script: command tags, the SQLSTATE of the error or an empty text, and the status.
+/// A request's result in the script: the command tags, the error's SQLSTATE (or an empty string), and the transaction
+/// status.
 pub(super) type Result<'a> = (&'a [&'a str], &'a str, u8);
 
 impl Script {
-    /// Creates a script with a session in each of these databases.
+    /// Creates a script with a session in each database.
     pub(super) fn new(databases: &[&str]) -> Self {
         let began = Instant::now();
         let parameters = vec![("user".to_owned(), "postgres".to_owned())];
@@ -29,7 +30,7 @@ impl Script {
         Self { began, ticks: 0, sessions: databases.iter().map(session).collect() }
     }
 
-    /// Makes a session begin now.
+    /// Makes a session begin at the current time.
     pub(super) fn begin(&mut self, session: usize) {
         self.sessions[session].began = self.now();
     }
@@ -38,7 +39,7 @@ impl Script {
         self.began + Duration::from_millis(10) * self.ticks
     }
 
-    /// Adds a request with an answer.
+    /// Adds a request with a response.
     pub(super) fn add(&mut self, session: usize, messages: &[Vec<u8>], result: Result<'_>) {
         let sent = self.now();
         self.ticks += 1;
@@ -53,12 +54,12 @@ impl Script {
         self.push(session, messages, sent, Some(outcome));
     }
 
-    /// Adds a Query with an answer.
+    /// Adds a Query with a response.
     pub(super) fn query(&mut self, session: usize, sql: &str, result: Result<'_>) {
         self.add(session, &[query(sql.as_bytes())], result);
     }
 
-    /// Adds a Query without an answer.
+    /// Adds a Query without a response.
     pub(super) fn unanswered(&mut self, session: usize, sql: &str) {
         let sent = self.now();
         self.ticks += 1;
@@ -76,7 +77,7 @@ pub(super) fn parse(name: &str, sql: &str) -> Vec<u8> {
     encode(b'P', &[name.as_bytes(), b"\0", sql.as_bytes(), b"\0\0\0"].concat())
 }
 
-/// Encodes Bind of a portal, with values as text.
+/// Encodes Bind for a portal, with values as text.
 pub(super) fn bind(portal: &str, statement: &str, values: &[&str]) -> Vec<u8> {
     let count = u16::try_from(values.len()).unwrap().to_be_bytes();
     let mut body = [portal.as_bytes(), b"\0", statement.as_bytes(), b"\0\0\0", &count].concat();
@@ -88,7 +89,7 @@ pub(super) fn bind(portal: &str, statement: &str, values: &[&str]) -> Vec<u8> {
     encode(b'B', &body)
 }
 
-/// Encodes Execute of a portal, with a limit of rows.
+/// Encodes Execute for a portal, with a row limit.
 pub(super) fn execute(portal: &str, rows: u32) -> Vec<u8> {
     encode(b'E', &[portal.as_bytes(), b"\0", &rows.to_be_bytes()].concat())
 }

@@ -1,4 +1,5 @@
-//! The laboratory repeats sessions with any protocol, several at once, and ones that failed or hung.
+//! Tests that the laboratory can repeat sessions with any protocol, concurrent sessions, and sessions that failed or
+//! hung.
 
 use std::time::Duration;
 
@@ -48,7 +49,8 @@ fn repeat(major: u32, script: &Script) -> (Vec<String>, Observations) {
     (observations.statements.iter().map(line).collect(), observations)
 }
 
-/// Returns a session with named and unnamed statements, a portal in parts, and COPY in both protocols.
+/// Returns a session with named and unnamed statements, a portal that is executed in parts, and COPY in both
+/// protocols.
 fn pipelines() -> Script {
     let mut script = Script::new(&["app"]);
     let alter = "ALTER TABLE items ADD COLUMN note text";
@@ -67,7 +69,7 @@ fn pipelines() -> Script {
         sync(),
     ];
     script.add(0, &pipeline, (&["BEGIN", "UPDATE 1", "CREATE INDEX"], "", b'T'));
-    // The client keeps its unnamed statement and portal between two requests.
+    // Between two requests, the client keeps its unnamed statement and portal.
     script.add(
         0,
         &[parse("", "SELECT * FROM orders"), bind("", "", &[]), execute("", 10), sync()],
@@ -171,7 +173,7 @@ fn failures_are_repeated_or_kept(major: u32) {
         (&["ALTER TABLE"], "42701", b'I'),
     );
     script.query(0, "VACUUM items; VACUUM orders", (&[], "25001", b'I'));
-    // The lock was not free at first, as a tool that tries again sees it.
+    // The lock wasn't free at first, as for a tool that retries.
     script.query(0, "BEGIN", (&["BEGIN"], "", b'T'));
     script.query(0, "ALTER TABLE items ADD a int", (&[], "55P03", b'E'));
     script.query(0, "ROLLBACK", (&["ROLLBACK"], "", b'I'));
@@ -212,7 +214,7 @@ fn failing_statements_show_their_locks(major: u32) {
     script.query(0, block, (&[], "P0001", b'I'));
     script.query(0, "ALTER TABLE items ADD x int", (&["ALTER TABLE"], "", b'I'));
     let (lines, observations) = repeat(major, &script);
-    // Beside SHARE, no other session can hold the table in a mode that SHARE ROW EXCLUSIVE waits for.
+    // While SHARE is held, no other session can hold the table in a mode that SHARE ROW EXCLUSIVE waits for.
     let [hidden] = &observations.unseen[..] else { panic!("{:?}", observations.unseen) };
     assert!(
         hidden.starts_with("some locks of \"ALTER TABLE items ADD FOREIGN KEY")
@@ -237,7 +239,7 @@ fn failing_statements_show_their_locks(major: u32) {
     );
 }
 
-/// A trigger that runs at the end of the transaction, and locks another table.
+/// Trigger that runs at the end of the transaction, and locks another table.
 const DEFERRED: &str = "
     CREATE FUNCTION close() RETURNS trigger LANGUAGE plpgsql AS
         $$ BEGIN LOCK items IN EXCLUSIVE MODE; PERFORM nextval('runs'); RETURN NULL; END $$;
@@ -307,12 +309,12 @@ fn sessions_that_wait_for_each_other_end(major: u32) {
     }
     script.query(0, "LOCK TABLE orders", (&["LOCK TABLE"], "", b'T'));
     script.query(1, "LOCK TABLE items", (&["LOCK TABLE"], "", b'T'));
-    // In the tool's run, the server ended the deadlock.
+    // When the tool ran, the server resolved the deadlock.
     script.query(1, "LOCK TABLE orders", (&[], "40P01", b'E'));
     script.query(0, "LOCK TABLE items", (&["LOCK TABLE"], "", b'T'));
     script.query(1, "ROLLBACK", (&["ROLLBACK"], "", b'I'));
     script.query(1, "SELECT pg_advisory_lock(1)", (&["SELECT 1"], "", b'I'));
-    // The transcript tells of a lock that cannot have been free, so the laboratory must give up.
+    // In the transcript, this lock can't have been free, so the laboratory must give up.
     script.query(0, "SELECT pg_advisory_lock(1)", (&["SELECT 1"], "", b'T'));
     script.query(0, "ALTER TABLE orders ADD x int", (&["ALTER TABLE"], "", b'T'));
     script.query(0, "COMMIT", (&["COMMIT"], "", b'I'));
@@ -451,7 +453,7 @@ fn differences_are_said(major: u32) {
     );
 }
 
-/// Statements that change a session's settings, and others that must be seen nevertheless.
+/// Statements that change a session's settings, and others that the laboratory must observe nevertheless.
 const ODD: &[(&str, &str)] = &[
     ("CREATE ROLE clerk LOGIN", "CREATE ROLE"),
     ("CREATE SCHEMA odd AUTHORIZATION clerk", "CREATE SCHEMA"),

@@ -1,4 +1,4 @@
-//! A laboratory in a test, and the facts of a statement in one line.
+//! Provides a laboratory in a test, and formats the facts about a statement in one line.
 
 use migrations::testing::transcript_of;
 use migrations::{Laboratory, LockMode, Observations, ObservedStatement};
@@ -7,7 +7,7 @@ use plans::RelationName;
 use crate::common::provisioner::provisioner;
 use crate::common::watchdog::Watchdog;
 
-/// A laboratory that goes with the test.
+/// Laboratory that lasts as long as the test.
 pub(super) struct Bench {
     pub(super) laboratory: Laboratory,
     _watchdog: Watchdog,
@@ -20,7 +20,7 @@ impl Bench {
         Self { laboratory: Laboratory::start(&provisioner).unwrap(), _watchdog: watchdog }
     }
 
-    /// Repeats a migration, which must go as expected.
+    /// Repeats a migration, which must succeed.
     pub(super) fn observe(mut self, sql: &[&str]) -> Observations {
         let observations = self.laboratory.observe(&transcript_of(sql)).unwrap();
         assert_eq!(observations.unseen, Vec::<String>::new());
@@ -38,7 +38,7 @@ fn name(relation: &RelationName) -> String {
     }
 }
 
-/// Returns all facts of a statement, with locks that are stronger than ROW EXCLUSIVE.
+/// Returns all facts about a statement, including locks that are stronger than ROW EXCLUSIVE.
 pub(super) fn facts(statement: &ObservedStatement) -> String {
     let strong = statement.locks.iter().filter(|lock| lock.mode > LockMode::RowExclusive);
     let mut facts: Vec<String> =

@@ -1,4 +1,4 @@
-//! A baseline of plans in a file for git.
+//! Tests a plan baseline in a file for git.
 
 use serde_json::json;
 
@@ -26,7 +26,7 @@ fn changed_shapes_fail_and_name_both_plans(major: u32) {
     let by_id = &baseline["plans"]["SELECT note FROM orders WHERE id = ?"];
     assert_eq!(by_id, &json!(["Index Scan using orders_pkey on orders"]));
 
-    // New and vanished statements are no failure.
+    // New and vanished statements don't make the run fail.
     let file = "[plans]\nstatistics = \"production.json\"\nbaseline = \"plans.json\"\n";
     suite.scene.write("pgfresh.toml", file);
     let outcome = suite.run(&["--report", "r.json"], &format!("{BY_ID}; $psql -d one -c 'SELECT 1'"));
@@ -49,7 +49,7 @@ fn changed_shapes_fail_and_name_both_plans(major: u32) {
     }
     assert_eq!(suite.read("plans.json"), before);
 
-    // A failed command updates nothing.
+    // A failed command doesn't update anything.
     let outcome = suite.run(&["--update-baseline"], &format!("{both}; exit 3"));
     assert_eq!((outcome.code, suite.read("plans.json")), (Some(3), before), "{outcome}");
     assert_eq!(suite.run(&["--update-baseline"], &both).code, Some(0));

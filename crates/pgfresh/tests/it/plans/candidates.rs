@@ -1,11 +1,11 @@
-//! Candidate indexes cost about what the same indexes cost on data.
+//! Tests that candidate indexes cost about as much as the same indexes on data.
 
 use plans::{BoundStatement, Candidate, PlanMode, Planner};
 
 use super::production::Production;
 use crate::common::majors;
 
-/// Maximum difference of costs.
+/// Maximum relative difference between two costs.
 const SAME_COST: f64 = 0.1;
 
 const SCHEMA: &str = "

@@ -1,4 +1,4 @@
-//! `pgfresh explain` prints PostgreSQL's plans on standard output, and everything else on standard error.
+//! Tests that `pgfresh explain` prints PostgreSQL's plans on standard output, and everything else on standard error.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::common::{Scene, User, postgres};
 const SCHEMA: &str = "CREATE TABLE orders (id bigint PRIMARY KEY, customer bigint, status text);
 CREATE INDEX orders_customer ON orders (customer);";
 
-/// Statistics of 48 million rows in 4 GB.
+/// Returns statistics for 48 million rows in 4 GB.
 fn statistics() -> String {
     let column = |name: &str, type_name: &str, distinct: f64| json!({ "column": name, "type_name": type_name, "inherited": false, "null_fraction": 0.0, "width": 8, "distinct": distinct });
     let index = |name: &str, height: u32| {

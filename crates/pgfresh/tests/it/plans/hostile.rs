@@ -1,4 +1,5 @@
-//! Statistics that do not fit the template, or that nobody should trust, change what they can and break nothing.
+//! Tests statistics that don't match the template, or that can't be trusted: they affect what they can, but don't
+//! break anything.
 
 use plans::{
     BoundStatement, ColumnStatistics, ExplainError, ExtendedStatistics, Limits, PlanMode, Reason,
@@ -128,7 +129,7 @@ fn statistics_without_place_are_reported() {
         assert!(matches!(reason("public.t.list"), Reason::Invalid(_)));
         assert!(matches!(reason("shared_preload_libraries"), Reason::Invalid(_)));
         assert_eq!(applied.columns, 6);
-        // A common value with quotes, one of a wider type, and the size.
+        // These are a common value with quotes, a value of a wider type, and the size.
         let plan = explain(
             &mut scratch,
             "SELECT * FROM \"odd \"\"schema\".\"ta'ble \\ x\" WHERE \"co\"\"l\" = 'a \"quoted\" \\ {value}'",
@@ -151,7 +152,7 @@ fn huge_tables_are_sparse_and_absurd_ones_refused() {
         assert!(plan.starts_with("Index Scan using t_pkey"), "{plan}");
         let plan = explain(&mut scratch, "SELECT * FROM t").unwrap();
         assert!(plan.contains("rows=49999"), "{plan}");
-        // Not a page more than there are numbers, nor more rows than pages can hold.
+        // There is neither a page more than the page numbers allow, nor more rows than pages can hold.
         huge.pages = u32::MAX;
         let mut many = table("public", "here", 1, Vec::new());
         many.rows = 1e300;
@@ -209,7 +210,7 @@ fn settings_of_the_database_hide_no_finding() {
         let analysis = plans::analyze(&mut scratch, &suite, &Limits::default());
         let suggested: Vec<_> = analysis.suggestions.iter().map(|index| index.sql.as_str()).collect();
         assert_eq!(suggested, ["CREATE INDEX ON t (number)"], "{analysis:?}");
-        // The role of the database still explains.
+        // The database's role can still explain the other statement.
         assert!(analysis.unexplained[0].cause.contains("permission denied for table here"), "{analysis:?}");
     }
 }

@@ -1,4 +1,5 @@
-//! `template import --statistics`: reads all that the planner knows about a database, gently, and gives away no secret.
+//! Tests `template import --statistics`: it reads everything that the planner knows about a database, without
+//! disturbing the server or revealing secrets.
 
 mod redaction;
 mod tls;
@@ -19,8 +20,8 @@ fn scene() -> Scene {
     scene
 }
 
-/// Runs `script` in a database with the schema. Autovacuum must not analyze a table meanwhile. It comes once an hour, but
-/// the end of any session's database can wake it earlier.
+/// Runs `script` in a database with the schema. Autovacuum must not analyze a table meanwhile. It runs once an hour,
+/// but the end of any session can wake it earlier.
 fn run(scene: &Scene, major: u32, script: &str) -> Outcome {
     let program = ground::program().display();
     let script = format!("pgfresh='{program}'; psql -Xqf schema.sql -v ON_ERROR_STOP=1; {script}");
@@ -48,7 +49,7 @@ fn real(number: f32) -> Value {
     serde_json::from_str(&number.to_string()).unwrap()
 }
 
-/// Returns the fields of `pg_stats` that [`SHOWN`] selects.
+/// Returns the fields in `pg_stats` that [`SHOWN`] selects.
 fn row(schema: &str, relation: &str, column: &ColumnStatistics) -> Value {
     let slot = |kind: i16| column.slots.iter().find(|slot| slot.kind == kind);
     let values = |kind: i16| slot(kind).and_then(|slot| slot.values.clone());
@@ -120,7 +121,7 @@ fn import_has_what_pg_stats_shows(major: u32) {
     assert_eq!(statistics.server_version / 10_000, major);
     assert_eq!(statistics.settings["random_page_cost"], "4");
     assert!(statistics.settings.contains_key("enable_hashjoin"), "{:?}", statistics.settings);
-    // Before version 17, ranges are only in pg_statistic.
+    // Before version 17, only pg_statistic has range statistics.
     let users = statistics.relations.iter().find(|relation| relation.name == "users").unwrap();
     let ranges = users.columns.iter().find(|column| column.column == "address_range").unwrap();
     assert!(ranges.slots.iter().any(|slot| slot.kind == 7), "{ranges:?}");
@@ -182,7 +183,8 @@ fn sizes_and_definitions_are_those_of_the_server(major: u32) {
     }
 }
 
-/// A lock that conflicts with all but ACCESS SHARE does not stop the import. It does not wait long for a stronger one.
+/// A lock that conflicts with all modes except for ACCESS SHARE doesn't stop the import. The import doesn't wait long
+/// for a stronger lock.
 fn import_waits_for_no_table_lock(major: u32) {
     let scene = Scene::new(User::Ourselves);
     scene.write("schema.sql", "CREATE TABLE busy AS SELECT generate_series(1, 1000) AS x; CREATE TABLE gone (x int PRIMARY KEY); ANALYZE");
@@ -227,7 +229,8 @@ fn a_role_sees_its_own_columns_only(major: u32) {
     assert!(statistics.relations.iter().all(|relation| relation.pages == 1 && relation.rows > 99.0));
 }
 
-/// A pooler may give each transaction another session, so none of the import's state may outlive the transaction.
+/// A pooler might use a different session for each transaction, so none of the import's state can outlive the
+/// transaction.
 fn queries_are_simple_and_without_values(major: u32) {
     let scene = scene();
     let script = "$pgfresh template import -vv --redact none \

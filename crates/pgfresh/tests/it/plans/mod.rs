@@ -1,4 +1,4 @@
-//! Production's plans: statistics of a server, and what tests get from them.
+//! Tests production plans: a server's statistics, and what tests get from them.
 
 mod baseline;
 mod candidates;

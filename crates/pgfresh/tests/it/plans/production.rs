@@ -1,4 +1,4 @@
-//! A server with data, which plays production, and scratch servers of the same template.
+//! Provides a server with data, which plays the production server, and scratch servers with the same template.
 
 use plans::import::{self, StatisticsServer};
 use plans::{Applied, Scratch, Statistics};
@@ -10,7 +10,7 @@ use crate::common::WAIT_TIMEOUT;
 use crate::common::provisioner::{DATABASE, provisioner};
 use crate::common::watchdog::Watchdog;
 
-/// A server with data. Tests compare it with scratch servers that have its statistics.
+/// Server with data. Tests compare it with scratch servers that have its statistics.
 pub(super) struct Production {
     provisioner: Provisioner,
     started: Started,
@@ -19,7 +19,7 @@ pub(super) struct Production {
 }
 
 impl Production {
-    /// Starts a server of `major` whose template is `schema`, and runs `data` in it.
+    /// Starts a PostgreSQL `major` server whose template is `schema`, and runs `data` in it.
     pub(super) fn new(major: u32, schema: &str, data: &str) -> Self {
         let (provisioner, watchdog) = provisioner(major, schema);
         let started = provisioner.start(&|_| ()).unwrap();
@@ -42,7 +42,7 @@ impl Production {
         Scratch::start(&self.provisioner, statistics).unwrap()
     }
 
-    /// Explains a statement where the data are.
+    /// Explains a statement on the server with data.
     pub(super) fn explain_json(&mut self, statement: &str) -> Value {
         let rows = self.session.query(&format!("EXPLAIN (VERBOSE, FORMAT JSON) {statement}")).unwrap();
         serde_json::from_str(rows[0][0].as_ref().unwrap()).unwrap()

@@ -1,4 +1,5 @@
-//! `run --plans` sees the statements of any client: in all forms of the protocol, with values, settings and tests.
+//! Tests that `run --plans` records the statements of any client: in all protocol variants, with values, settings and
+//! tests.
 
 use std::fs;
 
@@ -50,7 +51,7 @@ fn statements_of_every_form_are_explained(major: u32) {
     assert!(!report["plans"].to_string().contains("nonsense"), "{report:#}");
 }
 
-/// The Rust driver sends all values in binary.
+/// The Rust driver sends all values in binary format.
 fn binary_values_of_drivers_are_explained(major: u32) {
     let suite = Suite::new(major);
     let script = r#"echo "$DATABASE_URL" >url.new; mv url.new url; while [ ! -e done ]; do sleep 0.02; done"#;

@@ -1,4 +1,4 @@
-//! `run --plans`: its reports, budgets, exit codes and errors.
+//! Tests `run --plans`: its reports, budgets, exit codes and errors.
 
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
@@ -143,7 +143,7 @@ fn interrupted_explanation_leaves_nothing() {
         std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") T "))
     });
     kill_process_group(pid, Signal::CONT).unwrap();
-    // The explanation takes seconds, so that the signal comes before its end, or rarely after that.
+    // The explanation takes seconds, so the signal nearly always arrives before its end.
     kill_process_group(pid, Signal::TERM).unwrap();
     let outcome = collect(child);
     assert!(outcome.signal == Some(15) || outcome.code.is_some(), "{outcome}");

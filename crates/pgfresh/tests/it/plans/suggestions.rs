@@ -1,4 +1,4 @@
-//! The index suggestions for a suite are useful, new and minimal.
+//! Tests that the index suggestions for a suite are useful, new and minimal.
 
 use plans::{
     BoundStatement, IndexSuggestion, Limits, Plan, PlanFindingKind, Scratch, SuiteStatement, analyze,
@@ -11,7 +11,7 @@ use crate::common::majors;
 const SCHEMA: &str = include_str!("shop.sql");
 const ROWS: &str = include_str!("shop_rows.sql");
 
-/// Starts a server with rows, and a scratch server without.
+/// Starts a server with rows, and a scratch server without rows.
 fn servers(major: u32, schema: &str, rows: &str) -> (Production, Scratch) {
     let mut production = Production::new(major, schema, rows);
     production.session.query("SET jit = off").unwrap();
@@ -20,7 +20,7 @@ fn servers(major: u32, schema: &str, rows: &str) -> (Production, Scratch) {
     (production, scratch)
 }
 
-/// Statements of a suite.
+/// Statements in a suite.
 const SUITE: [&str; 15] = [
     "SELECT * FROM orders WHERE customer_id = 7",
     "SELECT * FROM orders WHERE customer_id = 9 ORDER BY created DESC LIMIT 10",
@@ -69,7 +69,8 @@ fn suggestions_are_used_and_minimal() {
     majors().into_iter().for_each(build_suggestions);
 }
 
-/// Builds all suggestions on loaded data. Each must be in a plan, and its absence must make a statement slower.
+/// Builds all suggested indexes on loaded data. Each index must be in a plan, and without it a statement must be
+/// slower.
 fn build_suggestions(major: u32) {
     let (mut production, mut scratch) = servers(major, SCHEMA, ROWS);
     let analysis = analyze(&mut scratch, &suite(), &limits());
@@ -92,14 +93,14 @@ fn build_suggestions(major: u32) {
     ] {
         assert!(kinds.contains(&kind), "{major}: {kinds:?}");
     }
-    // The suite reads the table of these indexes, but never by them.
+    // The suite reads the table with these indexes, but never uses them.
     assert_eq!(analysis.unused, ["orders_created", "orders_note"], "{major}");
     let replaced: Vec<&str> =
         analysis.suggestions.iter().flat_map(|suggestion| &suggestion.replaces).map(String::as_str).collect();
     assert_eq!(replaced, ["orders_region"], "{major}");
 }
 
-/// Returns true if a statement costs more without a suggestion.
+/// Returns whether a statement costs more without a suggested index.
 fn is_needed(
     admin: &mut AdminConnection,
     number: usize,

@@ -1,4 +1,5 @@
-//! A suite under `pgfresh run --plans`: a small shop, and statistics of a large one.
+//! Runs a suite under `pgfresh run --plans`: the template is a small shop, and the statistics are those of a large
+//! shop.
 
 use std::fs;
 
@@ -6,14 +7,14 @@ use serde_json::{Value, json};
 
 use crate::common::{Outcome, Scene, User, postgres};
 
-/// Tables of a shop, in two schemas. No index serves `orders.customer_id`.
+/// A shop's tables, in two schemas. There is no index on `orders.customer_id`.
 const SCHEMA: &str = "CREATE TABLE orders (id bigint PRIMARY KEY, customer_id bigint, note text);
 CREATE SCHEMA shop;
 CREATE TABLE shop.items (id bigint PRIMARY KEY, price bigint);
 CREATE INDEX items_price ON shop.items (price);
 INSERT INTO orders VALUES (1, 7, 'first'), (2, 7, 'second');";
 
-/// A scene with a template, and with statistics of 48 million orders and 9 million items in `production.json`.
+/// Scene with a template, and with statistics for 48 million orders and 9 million items in `production.json`.
 pub(super) struct Suite {
     pub(super) scene: Scene,
     pub(super) major: u32,

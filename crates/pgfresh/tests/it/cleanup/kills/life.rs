@@ -1,4 +1,4 @@
-//! One command of pgfresh from its start to its end, and the kill that ends it.
+//! Runs one pgfresh command from start to end, and kills one of its processes.
 
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -10,7 +10,8 @@ use crate::common::leftovers::{Process, children_of, guard_of, postmaster_of, pr
 use crate::common::random::Random;
 use crate::common::{Scene, User, end_of, ground};
 
-/// Stub of `npm` for [`Kind::Install`]. It pretends that Debian's PostgreSQL is a package, and is as slow as a download.
+/// Stub for `npm`, used by [`Kind::Install`]. It pretends that Debian's PostgreSQL is a package, and is as slow as a
+/// download.
 const NPM: &str = "case $1 in
 --version) exit 0 ;;
 view) echo '[\"15.0.0\"]'; exit 0 ;;
@@ -46,7 +47,7 @@ pub(crate) enum Victim {
     PgfreshAndPostmaster,
 }
 
-/// One kill.
+/// Plan for one kill: which command, which process, and when.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) kind: Kind,
@@ -55,13 +56,13 @@ pub(crate) struct Plan {
     pub(crate) serial: u64,
     victim: Victim,
     signal: Signal,
-    /// Time between the kills of two victims, in which the second may clean up for the first.
+    /// Time between two kills, during which the second victim might clean up for the first.
     pause: Duration,
-    /// Whether the kill hits the background server, if there is one, rather than the command.
+    /// Whether to kill the background server, if there is one, instead of the command.
     background: bool,
 }
 
-/// Running command.
+/// Command that is running.
 pub(crate) struct Life<'a> {
     scene: &'a Scene,
     child: Child,
@@ -100,7 +101,7 @@ impl Kind {
         }
     }
 
-    /// Returns a scene with an empty cache, if the command needs one.
+    /// Returns a scene with an empty cache, if the command needs a scene.
     pub(crate) fn scene(self, user: User) -> Option<Scene> {
         matches!(self, Self::Base | Self::Install).then(|| Scene::with_empty_cache(user))
     }
@@ -116,7 +117,7 @@ impl Kind {
             command
         };
         match self {
-            // Every other command lasts until its standard input ends.
+            // All other commands run until their standard input ends.
             Self::Run => scene.pgfresh(["run", "--", if serial.is_multiple_of(2) { "cat" } else { "true" }]),
             Self::Serve => scene.pgfresh(["serve", "--json"]),
             Self::Psql => scene.pgfresh(["psql", "--", "-XAtqc", "SELECT pg_sleep(0.1)"]),
@@ -173,7 +174,7 @@ impl Plan {
         }
     }
 
-    /// Whether only the next start can clean up.
+    /// Whether the kill leaves the cleanup to the next start.
     pub(crate) fn kills_guard(&self) -> bool {
         self.victim == Victim::PgfreshAndGuard
     }
@@ -191,7 +192,7 @@ impl<'a> Life<'a> {
         self.child.id()
     }
 
-    /// Returns the process that owns the server: the test's child, or the background server.
+    /// Returns the process that owns the server: either the test's child process or the background server.
     fn owner(&self, plan: &Plan) -> Option<u32> {
         if plan.kind.is_in_background() && plan.background {
             let all = processes_about(&self.scene.place);
@@ -201,7 +202,7 @@ impl<'a> Life<'a> {
         Some(self.child.id())
     }
 
-    /// Carries out the kill; false if the victim did not exist.
+    /// Carries out the kill. Returns false if the victim didn't exist.
     pub(crate) fn kill(&mut self, plan: &Plan) -> bool {
         let Some(owner) = self.owner(plan) else { return false };
         let (guard, postmaster) = (guard_of(owner), postmaster_of(owner).or_else(|| initdb_of(owner)));
@@ -230,13 +231,13 @@ impl<'a> Life<'a> {
         hit
     }
 
-    /// Lets the command end, and waits for that.
+    /// Lets the command end, and waits for its end.
     pub(crate) fn finish(mut self) {
         drop(self.child.stdin.take());
         end_of(&mut self.child, "kills");
     }
 
-    /// Ends the background server that a command has started.
+    /// Stops the background server that a command has started.
     pub(crate) fn stop(scene: &Scene, kind: Kind) {
         if kind.is_in_background() {
             let outcome = scene.run(["stop", "--all"]);

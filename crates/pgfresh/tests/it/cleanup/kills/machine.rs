@@ -1,4 +1,4 @@
-//! Leftovers of pgfresh on a machine without other programs.
+//! Finds the leftovers of pgfresh on a machine that doesn't run other programs.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -9,16 +9,16 @@ use std::process::Command;
 use crate::common::leftovers::{Process, end_processes, may_stay};
 use crate::common::{Scene, is_root};
 
-/// Variable that is set within the private namespaces.
+/// Environment variable that is set within the private namespaces.
 const PRIVATE: &str = "PGFRESH_KILLS_PRIVATE";
-/// Folders in which only this test has files.
+/// Folders where only this test has files.
 const FOLDERS: [&str; 3] = ["/dev/shm", "/tmp", "/var/tmp"];
 
 pub(crate) fn is_private() -> bool {
     std::env::var_os(PRIVATE).is_some()
 }
 
-/// Runs the test of that name again, in new namespaces without other processes and files.
+/// Runs the test `test` again in new namespaces, without other processes and files.
 pub(crate) fn run_privately(test: &str) {
     let script = "for folder in /dev/shm /tmp /var/tmp; do mount -t tmpfs -o mode=1777 none \"$folder\"; done; \"$@\"; exit $?";
     let mut command = Command::new("unshare");
@@ -29,7 +29,7 @@ pub(crate) fn run_privately(test: &str) {
     assert!(status.success(), "{status}");
 }
 
-/// Processes and files at the begin.
+/// Processes and files at the start of a test.
 pub(crate) struct Machine {
     processes: BTreeSet<i32>,
     files: BTreeSet<PathBuf>,
@@ -40,7 +40,7 @@ impl Machine {
         Self { processes: pids().collect(), files: files() }
     }
 
-    /// Returns a line for each new process, file and segment, all of which must be pgfresh's.
+    /// Returns a line for each new process, file and segment. All of these must be pgfresh's.
     pub(crate) fn left(&self, scene: &Scene) -> Vec<String> {
         let mut left = half_made(scene);
         if !is_private() {
@@ -54,7 +54,7 @@ impl Machine {
     }
 }
 
-/// Returns the ids of all System V segments.
+/// Returns the IDs of all System V shared memory segments.
 fn segments() -> Vec<String> {
     let table = fs::read_to_string("/proc/sysvipc/shm").unwrap_or_default();
     table.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1)).map(str::to_owned).collect()
@@ -64,7 +64,7 @@ fn pids() -> impl Iterator<Item = i32> {
     fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// Returns the top-level files of the folders, without those that tests need.
+/// Returns the top-level files in [`FOLDERS`], except for files that tests need.
 fn files() -> BTreeSet<PathBuf> {
     let entries = FOLDERS.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
     let ours = |path: &PathBuf| {
@@ -73,7 +73,7 @@ fn files() -> BTreeSet<PathBuf> {
     entries.map(|entry| entry.path()).filter(|path| ours(path) && !may_stay(path)).collect()
 }
 
-/// Returns the files in the cache that are neither an entry nor useful for a later start.
+/// Returns cache files that are neither an entry nor useful for a later start.
 fn half_made(scene: &Scene) -> Vec<String> {
     let names = |folder: &str| -> Vec<OsString> {
         let entries = fs::read_dir(scene.cache.join(folder)).into_iter().flatten().flatten();
@@ -111,7 +111,7 @@ pub(crate) fn clear(scene: &Scene) {
     }
 }
 
-/// Returns the load average of the machine.
+/// Returns the machine's load average.
 pub(crate) fn load() -> String {
     fs::read_to_string("/proc/loadavg").unwrap_or_default().split(' ').next().unwrap_or_default().to_owned()
 }

@@ -1,10 +1,10 @@
-//! Kills at random moments of all commands: afterwards, and after one further start of pgfresh, nothing is left.
+//! Kills all commands at random moments, and checks that nothing is left after the next start of pgfresh.
 //!
 //! ```sh
 //! PGFRESH_TEST_DEPTH=40 PGFRESH_KILLS_SEED=7 cargo test -p pgfresh --test it kills:: -- --nocapture
 //! ```
-//! The seed repeats the plan: commands, victims, signals and moments. The processes beside it vary. As root, the test runs in new
-//! namespaces, so that every leftover is pgfresh's.
+//! The seed repeats the plan: commands, victims, signals and moments. The other running processes vary. As root, the test
+//! runs in new namespaces, so that every leftover is pgfresh's.
 
 mod life;
 mod machine;
@@ -18,19 +18,19 @@ use crate::common::{Scene, User, WAIT_TIMEOUT, ground, is_root};
 use life::{Kind, Life, Plan};
 use machine::Machine;
 
-/// Time that a guard gets for its cleanup, before the next start does it.
+/// Time for a guard's cleanup. After that, the next start cleans up.
 const BOUND: Duration = Duration::from_secs(2);
 
-/// Results of the kills of one command.
+/// Results of killing one command.
 #[derive(Default)]
 struct Figures {
     kills: usize,
     hit: usize,
-    /// Number of kills with leftovers after two seconds, for the next start to remove.
+    /// Number of kills with leftovers after two seconds, which the next start must remove.
     later: usize,
     /// Number of kills with leftovers after the next start.
     left: usize,
-    /// Longest cleanup by a guard.
+    /// Longest time that a guard took to clean up.
     longest: Duration,
 }
 
@@ -70,7 +70,7 @@ fn kills_at_any_moment_leave_nothing() {
     assert!(hit * 2 > kills, "only {hit} of {kills} found their victim");
 }
 
-/// Scene of one user's commands, with the base image and other shared files.
+/// Scene for one user's commands, with the base image and other shared files.
 struct Home {
     scene: Scene,
     machine: Machine,
@@ -85,7 +85,7 @@ impl Home {
         Self { scene, machine: Machine::look(), spans: BTreeMap::new() }
     }
 
-    /// Returns the duration of an undisturbed life, and a little more.
+    /// Returns slightly more than the time that an undisturbed command takes.
     fn span(&mut self, kind: Kind) -> Duration {
         if let Some(span) = self.spans.get(kind.name()) {
             return *span;
@@ -133,7 +133,7 @@ fn play(home: &Home, plan: &Plan, context: &str, figures: &mut Figures, complain
     }
 }
 
-/// Whether `condition` holds within `bound`.
+/// Whether `condition` becomes true within `bound`.
 fn within(bound: Duration, condition: impl Fn() -> bool) -> bool {
     let begun = Instant::now();
     loop {

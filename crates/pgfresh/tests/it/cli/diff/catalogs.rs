@@ -1,4 +1,4 @@
-//! Catalogs: each column that a statement can change is compared, on each major and in each catalog that it has.
+//! Tests that the difference includes each catalog column that a statement can change, on each major.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::common::leases::LeaseFixture;
 use crate::common::{on_every_major, postgres};
 
 const TEMPLATE: &str = include_str!("catalogs_template.sql");
-/// An edit of one or more statements on each line. After a line `-- from N`, they are for majors from N on.
+/// Edits, each a line with one or more statements. Edits after a line `-- from N` are for majors from N on.
 const EDITS: &str = include_str!("catalogs_edits.sql");
 
-/// Columns that are compared, and that no statement of a test can change: catalog, column, reason.
+/// Compared columns that a test's statements can't change: catalog, column, reason.
 const FIXED: &[(&str, &str, &str)] = &[
     ("pg_class", "relisshared", "initdb makes shared catalogs"),
     ("pg_class", "reltablespace", "a tablespace needs a directory of the server"),
@@ -80,7 +80,7 @@ fn is_listed(list: &[(&str, &str, &str)], catalog: &str, column: &str) -> bool {
     list.iter().any(|(c, n, _)| (*c == catalog || *c == "*") && (*n == column || *n == "*"))
 }
 
-/// The columns of each catalog of the server, without those that are not compared.
+/// Returns the compared columns of each catalog on the server.
 fn columns(session: &mut AdminConnection) -> BTreeMap<String, Vec<String>> {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let rows = ask(
@@ -94,7 +94,7 @@ fn columns(session: &mut AdminConnection) -> BTreeMap<String, Vec<String>> {
     found
 }
 
-/// The number of rows of a catalog, and a digest of each column.
+/// Returns a catalog's row count, and a digest of each column.
 fn digests(session: &mut AdminConnection, catalog: &str, columns: &[String]) -> Vec<String> {
     let this = "(SELECT oid FROM pg_database WHERE datname = current_database())";
     let rows = match catalog {
@@ -109,8 +109,9 @@ fn digests(session: &mut AdminConnection, catalog: &str, columns: &[String]) -> 
         .swap_remove(0)
 }
 
-/// Columns that have other values after `edit`, in catalogs with as many rows as before: created rows prove nothing of a column. Only
-/// where the template cannot have rows on each major, the first row counts.
+/// Returns the columns whose values differ after `edit`, in catalogs that still have as many rows as before, because
+/// created rows don't prove anything about a column. If the template can't have rows on each major, the first row
+/// counts.
 fn changed_by(
     edit: &str,
     session: &mut AdminConnection,

@@ -1,4 +1,4 @@
-//! Generated edits of tables: the difference equals the edits.
+//! Generates table edits, and checks that the difference equals the edits.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use template::ServerOptions;
 
 use crate::common::leases::LeaseFixture;
 
-/// Values of two columns: one is any text, the other any bytes.
+/// Values of two columns: the first is any text, the second any bytes.
 type Values = (Option<String>, Option<Vec<u8>>);
 
 #[derive(Debug, Clone)]
@@ -19,11 +19,12 @@ enum Edit {
     Insert(String, Values),
     Update(String, Values),
     Delete(String),
-    /// Deletes all keys with this beginning.
+    /// Deletes all keys with this prefix.
     DeleteMany(String),
 }
 
-/// Draws texts that a collation treats as equal although their bytes differ, empty texts, and texts that SQL could misread.
+/// Generates texts that a collation treats as equal although their bytes differ, empty texts, and texts that SQL
+/// could misread.
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         "[a-c]{0,2}",
@@ -50,7 +51,7 @@ fn edits() -> impl Strategy<Value = Vec<Edit>> {
     prop::collection::vec(edit, 0..20)
 }
 
-/// Returns the rows of the template.
+/// Returns the template's rows.
 fn seed() -> BTreeMap<String, Values> {
     let keys = ["", "a", "b", "ab", "B", "é", "e\u{301}", "NULL", "it's", "a\nb", "zz"];
     keys.into_iter().map(|key| (key.to_owned(), (Some(format!("{key} value")), Some(key.into())))).collect()
@@ -71,7 +72,7 @@ fn shown(bytes: &[u8]) -> String {
 }
 
 impl Edit {
-    /// Returns the edit as SQL, for a table with a key or one without.
+    /// Returns the edit as SQL, for a table with or without a key.
     fn sql(&self, table: &str, at: usize) -> String {
         match self {
             Self::Insert(key, values) => {
@@ -160,7 +161,8 @@ fn expected(old: &BTreeMap<String, Values>, new: &BTreeMap<String, Values>) -> V
     rows
 }
 
-/// Returns the changes in a table without a key, where an update is a deletion and an insertion, in no order.
+/// Returns the changes in a table without a key, in no particular order. There, an update is a deletion and an
+/// insertion.
 fn without_key(old: &BTreeMap<String, Values>, new: &BTreeMap<String, Values>) -> (RowCounts, Vec<String>) {
     let only = |from: &BTreeMap<String, Values>, other: &BTreeMap<String, Values>| -> Vec<Vec<Field>> {
         let differs = |(key, values): &(&String, &Values)| other.get(*key) != Some(*values);

@@ -1,4 +1,4 @@
-//! `pgfresh diff` prints exactly the changes of a database.
+//! Tests that `pgfresh diff` prints exactly the changes in a database.
 
 mod catalogs;
 mod generated;
@@ -19,7 +19,7 @@ fn project(template: &str) -> Scene {
     scene
 }
 
-/// Runs `script` beside a server; `psql` and `pgfresh` are functions in it.
+/// Runs `script` while a server is running. The script can call the functions `psql` and `pgfresh`.
 fn script(scene: &Scene, options: &[&str], script: &str) -> Outcome {
     let (program, psql) = (ground::program().display(), ground::psql());
     let functions = format!(
@@ -35,7 +35,7 @@ fn succeed(scene: &Scene, options: &[&str], text: &str) -> String {
     outcome.stdout
 }
 
-/// Output for all edits, on 80 columns.
+/// Output for all edits, 80 columns wide.
 const SHOWN: &str = r#"x differs from template "app": 11 tables, 1 sequence, 15 definitions
 
 Definitions
@@ -296,7 +296,7 @@ fn long_differences_are_shortened_and_counted() {
     );
 }
 
-/// Number of rows in a table whose comparison must not hold all of them in memory.
+/// Number of rows in a table that pgfresh must compare without holding all of them in memory.
 const MANY: usize = 300_000;
 
 #[test]
@@ -319,7 +319,7 @@ fn many_rows_are_compared_in_little_memory() {
     assert!(shown.contains("x differs from template \"app\": 2 tables\n"), "{shown}");
     assert!(shown.contains("public.keyed: 3 updated\n  ~ id=100000  v: 'value 100000' → NULL\n"), "{shown}");
     assert!(shown.contains("public.bag: 1 deleted (no primary key: whole rows)\n  - v='value "), "{shown}");
-    // A digest of 32 bytes and a key for each row and side would take more than 40 MB.
+    // A 32-byte digest and a key for each row on both sides would take more than 40 MB.
     assert!(after - before < 16_384, "{} kB more", after - before);
 }
 

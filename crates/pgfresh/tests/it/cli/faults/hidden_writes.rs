@@ -1,4 +1,4 @@
-//! Statements that write although they look like queries.
+//! Tests statements that write although they look like queries.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! Signals, budgets and failures of pgfresh: the trials end early with what they have found, and leave nothing behind.
+//! Tests signals, budgets and failures of pgfresh: the trials end early, report what they have found, and leave
+//! nothing behind.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -13,9 +14,9 @@ use crate::common::depth::rounds;
 use crate::common::random::Random;
 use crate::common::{Scene, collect, mounts, wait_until};
 
-/// A suite whose first fault is a finding, after two runs without faults and two with the fault.
+/// Suite whose first fault is a finding, after two runs without faults and two runs with the fault.
 const BLIND_RETRY: &str = "echo >>runs; retry transaction \"INSERT INTO orders (item) VALUES ('lamp')\"";
-/// Number of the first run that begins after the first finding.
+/// Number of the first run after the first finding.
 const AFTER_FINDING: usize = 5;
 
 fn runs(scene: &Scene) -> usize {
@@ -40,7 +41,7 @@ fn any_signals_leave_findings_whole() {
         let signals: Vec<_> = (0..=random.below(4))
             .map(|_| {
                 let signal = *random.choose(&[Signal::INT, Signal::TERM, Signal::HUP]);
-                // GNU timeout signals both the group and the process.
+                // GNU timeout signals both the process group and the process.
                 let _ = if random.chance(50) {
                     kill_process(pid, signal)
                 } else {
@@ -124,7 +125,8 @@ fn full_disk_keeps_findings() {
     let script = format!("{TRANSACTION} {BLIND_RETRY}; {fill}");
     let mount = "mount -t tmpfs -o mode=0711,size=200m none \"$MOUNTED\"; export PGFRESH_PLACE=\"$MOUNTED\"";
     let outcome = mounts::run(&scene, mount, &["faults", "--jobs", "1", "--", "sh", "-euc", &script]);
-    // The next server fits if this one has used as much space.
+    // The next server fits on the full disk only if this server has used as much space, so either exit code is
+    // possible.
     assert!(outcome.code == Some(1) || outcome.code == Some(125), "{outcome}");
     assert!(outcome.stdout.contains("doubles rows, and the test passes"), "{outcome}");
     assert!(outcome.stdout.contains("1 finding in") && !outcome.stdout.contains("left: "), "{outcome}");

@@ -1,4 +1,5 @@
-//! `faults`: finds handlers that lose or double rows or hide errors, and refuses wrong options.
+//! Tests that `faults` finds handlers that lose or duplicate rows or hide errors, and that it rejects invalid
+//! options.
 
 mod hidden_writes;
 mod interruptions;
@@ -21,7 +22,8 @@ on_every_major! {
 const SCHEMA: &str = "CREATE TABLE orders (id int GENERATED ALWAYS AS IDENTITY, key text UNIQUE, item text); \
     CREATE TABLE audit (at timestamptz DEFAULT clock_timestamp(), note text);";
 
-/// Shell function that runs its arguments in one session and one transaction, and fails if any of them does.
+/// Shell function that runs its arguments as statements in one session and one transaction, and fails if any of them
+/// does.
 const TRANSACTION: &str = "psql() { command psql -XAtq -v ON_ERROR_STOP=1 \"$@\"; }; \
     transaction() { psql -c BEGIN -c \"$1\" -c COMMIT; }; retry() { \"$@\" || \"$@\" || \"$@\"; };";
 
@@ -48,7 +50,7 @@ fn report(outcome: &Outcome) -> Value {
     serde_json::from_str(&outcome.stdout).unwrap_or_else(|_| panic!("{outcome}"))
 }
 
-/// Returns kind and fault of each finding.
+/// Returns the kind and fault of each finding.
 fn findings(report: &Value) -> BTreeSet<(&str, &str)> {
     let findings = report["findings"].as_array().unwrap().iter();
     findings.map(|one| (one["kind"].as_str().unwrap(), one["fault"].as_str().unwrap())).collect()
@@ -63,7 +65,7 @@ fn blind_retry_doubles_rows(major: u32) {
     let found = &report["findings"][0];
     assert_eq!(found["statement"], "COMMIT", "{outcome}");
     assert_eq!(found["differences"][0]["rows"][0], "key=NULL, item=lamp", "{outcome}");
-    // COMMIT has three faults, and the write before it four.
+    // COMMIT has three faults, and the preceding write has four.
     assert_eq!((&report["runs"]["made"], &report["runs"]["recovered"]), (&7.into(), &6.into()), "{outcome}");
 }
 
@@ -82,7 +84,7 @@ fn careful_handlers_have_no_finding(major: u32) {
         psql -c \"INSERT INTO audit (note) VALUES ('sold')\"; psql -c 'SELECT note FROM audit'";
     let (outcome, report) = shell(&scene, major, script);
     assert_eq!((outcome.code, findings(&report)), (Some(0), BTreeSet::new()), "{outcome}");
-    // A test that fails has no finding: it shows the error.
+    // A test that fails doesn't have a finding, because it shows the error.
     assert_eq!((&report["runs"]["recovered"], &report["runs"]["shown"]), (&7.into(), &7.into()), "{outcome}");
 }
 

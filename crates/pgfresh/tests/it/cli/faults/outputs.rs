@@ -1,4 +1,4 @@
-//! Reports, when one of several outputs fails.
+//! Tests what happens to reports when one of several outputs fails.
 
 use std::fs::{self, File};
 use std::io;
@@ -14,7 +14,7 @@ const FINDING: [&str; 4] = ["--", "sh", "-c", "psql -XAtqc 'INSERT INTO audit DE
 const ONE_FAULT: [&str; 5] =
     ["faults", "--only", "app:INSERT INTO audit DEFAULT VALUES:40001", "--report", "ok.json"];
 
-/// Runs the trials with this standard output, and returns the exit code and standard error.
+/// Runs the trials with `stdout` as standard output, and returns the exit code and standard error.
 fn run(scene: &Scene, stdout: Stdio) -> (Option<i32>, String) {
     let mut pgfresh = scene.pgfresh([&ONE_FAULT[..], &FINDING].concat());
     let output = pgfresh.stdout(stdout).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();

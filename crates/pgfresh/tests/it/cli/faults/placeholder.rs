@@ -1,12 +1,12 @@
-//! `{test}`: one test in each run, and tests that do not fit.
+//! Tests `{test}`, with which each run has only one test, and the tests that `faults` leaves out.
 
 use std::collections::BTreeSet;
 use std::fs;
 
 use super::{findings, report, scene, trials};
 
-/// Shell script with a test for each of `TESTS`. Its arguments name the tests to run: all of them without an argument. `body`
-/// is what each test runs, with its name in `$test` and its URL in `$url`.
+/// Returns a shell script with the tests `tests`. Its arguments name the tests to run; without arguments, it runs all
+/// of them. Each test runs `body`, with the test's name in `$test` and its URL in `$url`.
 fn suite(tests: &str, body: &str) -> String {
     format!(
         "echo \"${{1-}}\" >>runs; code=0; for test in {tests}; do case \" ${{*:-{tests}}} \" in *\" $test \"*) \
@@ -27,7 +27,7 @@ fn placeholder_limits_runs_to_one_test() {
     assert_eq!(findings(&report), BTreeSet::from(expected), "{outcome}");
     let runs = fs::read_to_string(scene.directory.join("runs")).unwrap();
     let count = |test: &str| runs.lines().filter(|line| *line == test).count();
-    // Two runs without faults, five faults, and four findings that are confirmed.
+    // The two counts of runs include two without faults, five with a fault, and four that confirm a finding.
     assert_eq!([count(""), count("good"), count("bad")], [1, 7, 11], "{runs}");
     let time = &report["runs"]["time"];
     let runs = ["without_faults", "with_fault", "second_runs"]
@@ -43,7 +43,7 @@ fn placeholder_limits_runs_to_one_test() {
 #[test]
 fn flaky_and_failing_tests_are_left_out() {
     let scene = scene();
-    // The flaky test passes together with the others, and in the first of its own runs.
+    // The flaky test passes in the run with all tests, and in the first of its separate runs.
     let body = format!(
         "{INSERT} && case $test in broken) exit 3;; flaky) echo >>tries; [ $(wc -l <tries) -lt 3 ];; esac"
     );

@@ -1,4 +1,4 @@
-//! Suites that retry rightly, are flaky, start daemons, or have no database that can have faults.
+//! Tests suites that retry correctly, that are flaky, that start daemons, or whose databases can't have faults.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +16,7 @@ fn values_of_another_attempt_are_no_finding() {
          key uuid DEFAULT gen_random_uuid(), name text UNIQUE, attempts int DEFAULT 1); \
          INSERT INTO jobs (ticket, name) VALUES (nextval('tickets'), 'first');",
     );
-    // Each attempt writes its own day, as around midnight.
+    // Each attempt writes a different day, as a test around midnight might.
     let insert = "n=$(psql -c \"SELECT nextval('tickets')\"); transaction \"INSERT INTO jobs (ticket, day, at, name, attempts) \
         VALUES ($n, date '2026-01-01' + $n, now(), 'lamp', COUNT) ON CONFLICT DO NOTHING\"";
     let script = |count: &str| {
@@ -87,7 +87,7 @@ fn tests_with_one_name_are_told_apart() {
 #[test]
 fn daemons_do_not_hold_up_trials() {
     let scene = scene();
-    // One daemon has a session of its own, and keeps the command's output open. The other one ends with the command.
+    // One daemon has a separate session, and keeps the command's output open. The other daemon ends with the command.
     let script = "setsid sleep 100000 & echo $! >>daemons; sleep 100000 & echo $! >>children; \
         psql -XAtqc 'INSERT INTO audit DEFAULT VALUES'";
     let outcome = trials(

@@ -1,4 +1,5 @@
-//! The state before the migrations: the template of the older revision, from its own files and settings.
+//! Tests the state before the migrations: the older revision's template, built from that revision's files and
+//! settings.
 
 use super::{ORDERS, Project};
 

@@ -1,4 +1,4 @@
-//! `migrate check`: the report names what each new statement locks, and the exit code judges it.
+//! Tests `migrate check`: the report names what each new statement locks, and determines the exit code.
 
 use std::fs;
 use std::process::Stdio;
@@ -9,10 +9,10 @@ use serde_json::Value;
 use super::{ORDERS, Project};
 use crate::common::{collect, finish, wait_until};
 
-/// Migration that makes others wait.
+/// Migration that makes other statements wait.
 const TYPE_CHANGE: &str = "ALTER TABLE orders ALTER COLUMN id TYPE bigint;\nCREATE TABLE notes (id int);\n";
 
-/// Project with a dangerous migration.
+/// Makes a project with a dangerous migration.
 fn dangerous(more: &str) -> Project {
     let project = Project::with(&format!("[template]\nsql = \"migrations/*.sql\"\n{more}"));
     project.write("migrations/0002_type.sql", TYPE_CHANGE);
@@ -158,7 +158,7 @@ fn data_command_fills_the_base() {
         let outcome = project.ends(&["check"], 3);
         assert!(outcome.stdout.contains("contains null values (23502)"), "{outcome}");
     }
-    // The data belong to the check alone.
+    // Only the check has the data.
     let mut run = project.scene.pgfresh(["run", "--", "psql", "-XAtqc", "SELECT count(*) FROM orders"]);
     run.env("PGFRESH_POSTGRES", "15").current_dir(project.folder());
     project.git(&["stash", "--quiet", "--include-untracked"]);
@@ -180,7 +180,7 @@ fn interrupted_hanging_migration_is_reported() {
     assert!(outcome.stdout.contains("; interrupted") && outcome.code != Some(0), "{outcome}");
 }
 
-/// Starts the command, waits until it reports a statement that waits, and sends the signal.
+/// Starts the command, waits until it reports a waiting statement, and sends the signal.
 fn start_and_interrupt(mut command: std::process::Command, signal: Signal) -> (u32, crate::common::Outcome) {
     let log = tempfile::NamedTempFile::new().unwrap();
     command.stdout(Stdio::piped()).stderr(log.reopen().unwrap());
@@ -265,7 +265,7 @@ fn files_and_lines_are_those_of_the_repository() {
         (&"shop & co/migrations/0002 #1.sql".into(), &5.into())
     );
 
-    // Of two added files, neither is that of a statement that they do not have.
+    // Two files were added, but these statements are in neither file, so the report doesn't name a file.
     project.write("shop & co/migrations/0003.sql", "CREATE TABLE more (id int);");
     let mut command = project.command(&["check", "--from", "HEAD", "--report", "r.sarif"]);
     command.args(["--", "psql", "-Xqc", "ALTER TABLE orders ALTER id TYPE numeric"]);

@@ -1,4 +1,5 @@
-//! `migrate compare`: an older template with the new migrations equals a full build, or pgfresh shows the drift.
+//! Tests `migrate compare`: an older template with the new migrations equals a full build, or pgfresh shows the
+//! drift.
 
 use super::{ORDERS, Project};
 
@@ -10,7 +11,7 @@ fn new_migration_gives_the_same_schema() {
         "CREATE TABLE notes (id int, at timestamptz); INSERT INTO notes VALUES (1, clock_timestamp());",
     );
     let outcome = project.ends(&["compare", "main"], 0);
-    // The time of a row differs in each build.
+    // A row contains the current time, which differs in each build.
     assert!(outcome.stdout.contains("differs from a full build: 1 table"), "{outcome}");
     project.write("migrations/0002_notes.sql", "CREATE TABLE notes (id int);");
     let outcome = project.ends(&["compare", "main"], 0);

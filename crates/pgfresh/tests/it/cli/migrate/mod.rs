@@ -1,4 +1,4 @@
-//! `pgfresh migrate`: migrations run on the template of an older revision, and leave no trace in the repository.
+//! Tests `pgfresh migrate`: migrations run on an older revision's template, and don't leave traces in the repository.
 
 mod base;
 mod check;
@@ -13,7 +13,7 @@ use std::process::Command;
 
 use crate::common::{Outcome, Scene, User, finish};
 
-/// First migration of each project.
+/// Each project's first migration.
 const ORDERS: &str = "CREATE TABLE orders (id int PRIMARY KEY, status text); INSERT INTO orders SELECT n, 'new' FROM generate_series(1, 100) n;";
 
 /// Git repository whose branch "main" has one migration. The current branch is "feature".
@@ -26,7 +26,7 @@ impl Project {
         Self::with("[template]\nsql = \"migrations/*.sql\"\n")
     }
 
-    /// Makes a project with this configuration file.
+    /// Makes a project with the configuration file `config`.
     fn with(config: &str) -> Self {
         let project = Self { scene: Scene::new(User::Ourselves) };
         project.write("pgfresh.toml", config);
@@ -73,7 +73,7 @@ impl Project {
         command
     }
 
-    /// Runs `pgfresh migrate`, which must end with `code` and leave the repository as it was.
+    /// Runs `pgfresh migrate`, which must end with `code` and leave the repository unchanged.
     #[track_caller]
     fn ends(&self, words: &[&str], code: i32) -> Outcome {
         let state = || {
@@ -87,7 +87,7 @@ impl Project {
         outcome
     }
 
-    /// Runs `pgfresh migrate`, which must fail with this message.
+    /// Runs `pgfresh migrate`, which must fail with `message`.
     #[track_caller]
     fn fails(&self, words: &[&str], message: &str) {
         let outcome = self.ends(words, 125);

@@ -1,5 +1,5 @@
-//! `migrate check` with tools that wait for themselves, fail, die, leave processes behind or use other databases. Each gets the report
-//! of what it did until then.
+//! Tests `migrate check` with tools that wait for themselves, fail, die, leave processes behind or use other
+//! databases. In each case, the report contains what the tool has done until then.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
@@ -12,10 +12,11 @@ use serde_json::Value;
 use super::Project;
 use crate::common::{collect, ground};
 
-/// First part of each tool, a shell script. It defines `sql`, which runs statements in another session.
+/// First part of each tool, which is a shell script. It defines `sql`, a function that runs statements in another
+/// session.
 const SQL: &str = "set -e; sql() { \"$PSQL\" -XAtqv ON_ERROR_STOP=1 \"$@\"; }; ";
 
-/// Runs a check of this shell script, which must end with `code`. Returns the JSON report.
+/// Checks the shell script `script`. The check must end with `code`. Returns the JSON report.
 #[track_caller]
 fn check(script: &str, code: i32) -> Value {
     let script = format!("PSQL='{}'; {SQL}{script}", ground::psql());
@@ -24,7 +25,7 @@ fn check(script: &str, code: i32) -> Value {
     serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}: {outcome}"))
 }
 
-/// Returns text, database, tag and SQLSTATE of each statement.
+/// Returns each statement's text, database, tag and SQLSTATE.
 fn statements(report: &Value) -> Vec<String> {
     let all = report["statements"].as_array().unwrap().iter();
     let text = |value: &Value| value.as_str().unwrap_or("none").to_owned();

@@ -1,8 +1,8 @@
-//! `migrate check --suite`: the tests of the older revision run on the migrated database.
+//! Tests `migrate check --suite`, which runs the older revision's tests on the migrated database.
 
 use super::Project;
 
-/// Test of the older revision that reads a column.
+/// Test in the older revision that reads a column.
 const TEST: &str = "psql -XAtq -v ON_ERROR_STOP=1 -c 'SELECT status FROM orders WHERE id = 7' || { echo 'FAILED tests/test_orders.py::test_status'; exit 4; }";
 
 fn project(migration: &str) -> Project {

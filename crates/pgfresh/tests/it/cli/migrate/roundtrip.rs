@@ -1,4 +1,4 @@
-//! `migrate roundtrip`: "down" undoes "up", or pgfresh shows what it leaves behind.
+//! Tests `migrate roundtrip`: "down" undoes "up", or pgfresh shows what is left.
 
 use super::Project;
 

@@ -1,4 +1,5 @@
-//! `migrate check` names the statements of a recorded suite that wait for the migration, and those that it breaks.
+//! Tests that `migrate check` names the statements of a recorded suite that wait for the migration, and the
+//! statements that it breaks.
 
 use serde_json::{Value, json};
 
@@ -9,7 +10,7 @@ use crate::common::ground::{program, psql};
 const MIGRATION: &str = "ALTER TABLE orders RENAME COLUMN status TO state; CREATE INDEX ON orders (state);";
 const SUITE: &str = "SELECT status FROM orders WHERE id = 1; INSERT INTO orders (id) VALUES (1000)";
 
-/// Runs the suite with `options`.
+/// Records the suite with `options`.
 fn record(project: &Project, options: &[&str]) {
     let script = format!(
         "'{}' -XAtqd one -c \"{SUITE}\" && '{}' release one --test test_cart",
@@ -23,13 +24,14 @@ fn record(project: &Project, options: &[&str]) {
     assert_eq!(outcome.code, Some(0), "{outcome}");
 }
 
-/// Returns the report of a check that ends with `code`.
+/// Returns the report of a check, which must end with `code`.
 fn check(project: &Project, options: &[&str], code: i32) -> Value {
     let outcome = project.ends(&[&["check", "--json"], options].concat(), code);
     serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}: {outcome}"))
 }
 
-/// Returns the numbers of statements that wait for each statement of the migration and that it breaks.
+/// Returns two numbers for each statement of the migration: the suite's statements that wait for it, and those that
+/// it breaks.
 fn counts(report: &Value) -> Vec<(usize, usize)> {
     let count = |statement: &Value, name: &str| statement[name].as_array().map_or(0, Vec::len);
     let statements = report["statements"].as_array().unwrap().iter();

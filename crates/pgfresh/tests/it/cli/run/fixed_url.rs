@@ -1,4 +1,4 @@
-//! Suites without changes for pgfresh: they have a fixed URL, or use no server at all.
+//! Tests suites that weren't changed for pgfresh: they have a fixed URL, or don't use a server.
 
 use std::fs;
 use std::net::TcpListener;
@@ -10,18 +10,18 @@ use crate::common::{Outcome, Scene, User, finish, ground};
 const NO_SESSION: &str =
     "pgfresh: No session began: the command did not connect to the server. Does it read DATABASE_URL or PG*?";
 
-/// Returns a port that was free a moment ago.
+/// Returns a port that is free at this moment.
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Runs `pgfresh run` for a suite with a fixed URL. If another program takes the port first, tries the next one.
+/// Runs `pgfresh run` for a suite with a fixed URL. If another program takes the port first, tries another port.
 fn run_with_fixed_url(options: &[&str]) -> (Scene, Outcome) {
     for _ in 0..20 {
         let scene = Scene::new(User::Ourselves);
         let port = free_port().to_string();
         let url = format!("postgres://postgres:secret@localhost:{port}/testdb");
-        // Only the URL names the server.
+        // Only the URL tells psql where the server is.
         let script = "exec env -i \"$0\" -XAtqc 'SELECT current_database()' \"$1\"";
         let words = [&["run", "--port", &port], options, &["--", "sh", "-c", script, ground::psql(), &url]];
         let mut command = scene.pgfresh(words.concat());
@@ -94,7 +94,7 @@ fn a_comparison_without_a_session_states_no_gain() {
     assert_eq!(outcome.code, Some(0), "{outcome}");
     assert!(outcome.stderr.contains(&format!("{NO_SESSION} No gain is stated.\n")), "{outcome}");
     assert!(!outcome.stderr.contains("as fast"), "{outcome}");
-    // Sessions on one side only allow no comparison, either.
+    // Sessions on only one side don't allow a comparison either.
     let used_once = "if test -e used; then exit 0; fi; touch used; $0 -qc '' some";
     let words = ["run", "--compare", "-n", "1", "--", "sh", "-c", used_once, ground::psql()];
     let outcome = scene.run(words);
@@ -102,7 +102,7 @@ fn a_comparison_without_a_session_states_no_gain() {
     assert!(!outcome.stderr.contains("as fast"), "{outcome}");
 }
 
-/// Runs a script under `run --profile`, which must succeed; returns its outcome and the report.
+/// Runs `script` under `run --profile`. The run must succeed. Returns its outcome and the report.
 fn profile_of(script: &str) -> (Outcome, Value) {
     let scene = Scene::new(User::Ourselves);
     scene.write(
@@ -116,7 +116,7 @@ fn profile_of(script: &str) -> (Outcome, Value) {
     (outcome, serde_json::from_str(&report).unwrap())
 }
 
-/// Returns the place of a finding among all.
+/// Returns the finding's index among all findings.
 fn finding(report: &Value, name: &str) -> Option<usize> {
     report["findings"].as_array().unwrap().iter().position(|finding| finding["name"] == name)
 }
@@ -130,7 +130,7 @@ fn tests_sharing_database_cause_no_n_plus_one() {
     assert!(outcome.stderr.contains("\ntests     Tests share databases"), "{outcome}");
     let advice = "run \"pgfresh release DATABASE --test NAME\" after each";
     assert!(report["tables"].to_string().replace('\\', "").contains(advice), "{report}");
-    // The client's word makes a test of it.
+    // With `release --test`, the client tells pgfresh that a test used the database.
     let program = ground::program().display();
     let (outcome, report) = profile_of(&format!("{each}; {program} release test_app --test one"));
     assert!(finding(&report, "One query for each row (N+1)").is_some(), "{report}");

@@ -1,4 +1,4 @@
-//! Databases of failed tests: which ones pgfresh keeps, and how it reports the others.
+//! Tests which databases of failed tests pgfresh keeps, and how it reports the others.
 
 use std::process::Command;
 use std::thread;
@@ -16,7 +16,7 @@ fn project() -> Scene {
     scene
 }
 
-/// Leases a database, and releases it as that of the failed test `test`.
+/// Leases a database, and releases it with the message that the test `test` has failed.
 fn fail(scene: &Scene, test: &str) {
     let leased = scene.run(["url"]);
     assert_eq!(leased.code, Some(0), "{leased}");
@@ -25,7 +25,7 @@ fn fail(scene: &Scene, test: &str) {
     assert_eq!(released.code, Some(0), "{released}");
 }
 
-/// Runs a script whose `$0` is pgfresh, and keeps the databases of failed tests.
+/// Runs `script` with pgfresh as `$0`, and keeps the databases of failed tests.
 fn run_keeping(scene: &Scene, options: &[&str], script: &str) -> Outcome {
     let program = ground::program().to_str().unwrap();
     let outcome =
@@ -34,7 +34,7 @@ fn run_keeping(scene: &Scene, options: &[&str], script: &str) -> Outcome {
     outcome
 }
 
-/// Returns the kept databases with the names of their tests.
+/// Returns the kept databases with their tests' names.
 fn kept(scene: &Scene) -> Vec<(String, String)> {
     let outcome = scene.run(["status", "--json"]);
     let status: Value = serde_json::from_str(&outcome.stdout).unwrap();
@@ -59,7 +59,8 @@ fn kept_databases_are_bounded() {
     assert_eq!(scene.run(["stop"]).code, Some(0));
 }
 
-/// The data of a rollback lease are in a transaction that ends with it, whatever other requests do with the name at that time.
+/// A rollback lease's data are in a transaction that ends with the lease, whatever other requests do with the name at
+/// that time.
 #[test]
 fn failed_rollback_leases_are_released() {
     let gateway = Gateway::start(15, "", &["--keep-failed"]);
@@ -113,7 +114,7 @@ fn released_kept_databases_are_forgotten() {
     let unknown = scene.run(["diff", &name]);
     let expected = format!("pgfresh: no database \"{name}\" is leased or kept\n");
     assert!(unknown.code == Some(1) && unknown.stderr.starts_with(&expected), "{unknown}");
-    // The name is free for any database now.
+    // Any database can use the name now.
     assert_eq!(scene.run(["psql", &name, "--", "-qc", "INSERT INTO one VALUES (1)"]).code, Some(0));
     assert_eq!(kept(&scene).len(), 1);
     assert_eq!(scene.run(["stop"]).code, Some(0));
@@ -144,7 +145,7 @@ fn ambiguous_test_names_list_kept_databases() {
 fn kept_databases_are_found_by_printed_name() {
     let scene = project();
     let script = "\"$0\" url a >url; \"$0\" psql a -- -qc 'INSERT INTO one VALUES (1)'; \"$0\" release a --failed --test 'a test'";
-    // A server in the background has all other names.
+    // A background server has all other names.
     assert_eq!(scene.run(["url"]).code, Some(0));
     let outcome = run_keeping(&scene, &[], script);
     let (_, name) = kept(&scene).remove(0);

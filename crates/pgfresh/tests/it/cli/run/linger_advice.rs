@@ -1,4 +1,5 @@
-//! Advice to set `linger`, after a run whose names waited for copies while unused databases stayed.
+//! Tests the advice to set `linger`, which follows a run whose names waited for copies while unused databases
+//! remained.
 
 use std::fmt::Write as _;
 
@@ -6,7 +7,7 @@ use crate::common::{Outcome, Scene, User, finish, ground};
 
 const ADVICE: &str = "no client used one again after its last session";
 
-/// Lets psql connect to 60 names, one after another.
+/// Lets psql connect to 60 names consecutively.
 fn visit_names(scene: &Scene, options: &[&str]) -> Outcome {
     let mut script = String::new();
     for name in 0..60 {

@@ -1,4 +1,5 @@
-//! Environment of the command: its own server, equal on every machine, private, and with the requested settings.
+//! Tests the environment of the command's server: it is separate, the same on every machine, private, and has the
+//! requested settings.
 
 mod fixed_url;
 mod kept_databases;
@@ -99,7 +100,7 @@ fn nothing_is_written_into_the_project() {
     }
 }
 
-/// Returns the values of settings, as `SHOW` prints them, on one line.
+/// Returns the settings' values on one line, as `SHOW` prints them.
 fn show(scene: &Scene, options: &[&str], names: &[&str]) -> String {
     let list: Vec<_> = names.iter().map(|name| format!("current_setting('{name}')")).collect();
     scene.query(options, &format!("SELECT concat_ws(' ', {})", list.join(", ")))
@@ -144,7 +145,7 @@ fn the_last_word_on_a_setting_wins() {
     assert_eq!(show(&["--set", "WORK_MEM=8192kB", "--set=fsync=off"], "work_mem=6MB"), "8MB|off|it's a \\");
 }
 
-/// The server writes the name or the value of some in another way.
+/// The server writes some names or values in a different way.
 #[test]
 fn settings_accept_every_spelling_of_the_server() {
     for (asked, effective) in [
@@ -162,7 +163,8 @@ fn settings_accept_every_spelling_of_the_server() {
     }
 }
 
-/// Sorting, case and words are equal for all users, whatever the machine's locale and time zone.
+/// Sort order, case conversion and messages are the same for all users, whatever the machine's locale and time zone
+/// are.
 #[test]
 fn locale_encoding_and_time_zone_are_fixed() {
     const SQL: &str = "SELECT concat_ws('|', current_setting('server_encoding'), current_setting('TimeZone'),
@@ -178,7 +180,7 @@ fn locale_encoding_and_time_zone_are_fixed() {
         .into_iter()
         .flat_map(|major| [(major, "de_DE.UTF-8", "Asia/Tokyo"), (major, "xx_XX.nothing", "No/Where")]);
     for ((major, lang, zone), &user) in machines.zip(users) {
-        // An empty cache makes pgfresh run initdb under that locale as well.
+        // With an empty cache, pgfresh runs initdb under that locale too.
         let scene = Scene::with_empty_cache(user);
         let with = postgres(major);
         let mut command = scene.pgfresh(["run", "--postgres", &with, "--", ground::psql(), "-XAtqc", SQL]);
@@ -199,7 +201,7 @@ fn unicode_works_in_names_and_values() {
             INSERT INTO \"日本\" VALUES ('数🦀é');
             SELECT concat_ws(' ', \"näme\", length(\"näme\"), octet_length(\"näme\")) FROM \"日本\"";
         let psql = ground::psql();
-        // The statements run one at a time, because CREATE DATABASE allows no transaction block.
+        // The statements run one at a time, because CREATE DATABASE can't run in a transaction block.
         let script = format!("printf %s \"$SQL\" | {psql} -XAtq -v ON_ERROR_STOP=1");
         let with = format!("--postgres={}", postgres(major));
         let mut command = scene.pgfresh(["run", &with, "--", "sh", "-c", &script]);
@@ -209,7 +211,7 @@ fn unicode_works_in_names_and_values() {
     }
 }
 
-/// Each run writes its number, waits until all have written, and reads.
+/// Each run writes its number, waits until all runs have written, and reads.
 #[test]
 fn parallel_runs_are_independent() {
     const RUNS: usize = 4;
@@ -226,7 +228,7 @@ fn parallel_runs_are_independent() {
         command.spawn().unwrap()
     };
     let mut children: Vec<_> = scenes.iter().enumerate().map(start).collect();
-    // A run that has failed ends its output early; the comparison below prints its error.
+    // A failed run ends its output early. The comparison below prints its error.
     let first_line = |child: &mut Child| {
         let mut line = String::new();
         child.stdout.as_mut().unwrap().take("there\n".len() as u64).read_to_string(&mut line).unwrap();
@@ -267,7 +269,7 @@ fn servers_live_in_private_directories() {
         );
         let text = scene.shell(&[], &script);
         let lines: Vec<_> = text.lines().collect();
-        // Root's servers run as another account, which must enter root's directory.
+        // Root's servers run as a different account, which must be able to enter root's directory.
         let run = if user.uid() == 0 { "711 0".to_owned() } else { format!("700 {}", user.uid()) };
         assert_eq!(lines[0], run);
         assert!(lines[1].starts_with("700 ") && lines[1] == lines[2], "{text}");

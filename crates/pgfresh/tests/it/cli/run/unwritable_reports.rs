@@ -1,4 +1,4 @@
-//! Reports that cannot be written at the end of a command.
+//! Tests reports that pgfresh can't write at the end of a command.
 
 use std::fs;
 

@@ -1,7 +1,7 @@
-//! Real drivers through the gateway, each in its own language. Their programs connect, prepare, copy and cancel, use batches,
-//! pipelines, notifications, errors, large values and pools.
+//! Tests real drivers through the gateway, each in its own language. Their programs connect, prepare, copy and
+//! cancel, and use batches, pipelines, notifications, errors, large values and pools.
 //!
-//! The programs are in `tests/drivers/`, with the versions of the drivers; `scripts/prepare test` installs those.
+//! The programs are in `tests/drivers/`, with the drivers' versions. `scripts/prepare test` installs the drivers.
 
 mod rust;
 
@@ -12,7 +12,7 @@ use std::process::Stdio;
 
 use crate::common::{Scene, User, end_of, line_of};
 
-/// Returns the path of an installed driver, and fails without it, so that no test is skipped.
+/// Returns the path of an installed driver. Fails if it isn't installed, so that no test is skipped.
 pub(crate) fn installed(path: &str) -> PathBuf {
     let folder = std::env::var_os("PGFRESH_TEST_DRIVERS").map(PathBuf::from).unwrap_or_default();
     let installed = folder.join(path);
@@ -20,13 +20,13 @@ pub(crate) fn installed(path: &str) -> PathBuf {
     installed
 }
 
-/// Returns the path of a program in the folder of the drivers' tests.
+/// Returns the path of a program in the folder with the drivers' tests.
 pub(crate) fn source(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/drivers").join(path)
 }
 
-/// Runs a program under `pgfresh run`, then while pgfresh times its statements, and then over TLS with verification of the server.
-/// Fails with the first check of the program that fails.
+/// Runs a program under `pgfresh run`, then while pgfresh times the program's statements, and then over TLS with a
+/// client that verifies the server. Fails with the first of the program's checks that fails.
 fn run(words: impl IntoIterator<Item = impl Into<OsString>>) {
     let words: Vec<OsString> = words.into_iter().map(Into::into).collect();
     for pgfresh in [
@@ -38,7 +38,7 @@ fn run(words: impl IntoIterator<Item = impl Into<OsString>>) {
         let outcome = scene.run(pgfresh.iter().map(OsString::from).chain(words.iter().cloned()));
         assert!(outcome.code == Some(0), "{outcome}");
         assert!(outcome.stdout.lines().count() > 8, "{outcome}");
-        // The tracker has followed all messages.
+        // The tracker has parsed all messages.
         let report = fs::read_to_string(scene.directory.join("out.md")).unwrap_or_default();
         let exact = report.contains("Times and runs of statements are exact");
         assert!(exact == pgfresh.contains(&"--profile"), "{report}");
@@ -64,7 +64,7 @@ fn pgx() {
 fn node_postgres() {
     let mut modules = OsString::from("NODE_PATH=");
     modules.push(installed("node/node_modules"));
-    // The Node.js runtime, not the driver, decides which certificates it trusts.
+    // The Node.js runtime, not the driver, determines which certificates it trusts.
     let script = "NODE_EXTRA_CA_CERTS=${PGSSLROOTCERT-} exec node \"$0\"";
     run(["env".into(), modules, "sh".into(), "-c".into(), script.into(), source("node/drivers.js").into()]);
 }

@@ -1,4 +1,4 @@
-//! tokio-postgres through the gateway.
+//! Tests tokio-postgres through the gateway.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls};
 
 const LARGE: usize = 64 << 20;
 
-/// Session, and the messages that the server sends unasked.
+/// Session, and the asynchronous messages from the server.
 struct Session {
     client: Client,
     unasked: tokio::sync::mpsc::UnboundedReceiver<AsyncMessage>,
@@ -30,7 +30,7 @@ async fn connect(config: &Config) -> Session {
     Session { client, unasked }
 }
 
-/// Runs all checks with databases of the server at `url`.
+/// Runs all checks with databases on the server at `url`.
 pub(crate) fn keeps_its_promises(url: &str) {
     let mut config: Config = url.parse().unwrap();
     config.dbname("tokio");
@@ -79,7 +79,7 @@ async fn a_statement_is_cancelled(config: &Config) {
     assert_eq!(session.client.query_one("SELECT 1", &[]).await.unwrap().get::<_, i32>(0), 1);
 }
 
-/// The driver sends all queries at once, without waiting for answers.
+/// The driver sends all queries without waiting for responses.
 async fn queries_need_no_turns(client: &Client) -> Result<(), Error> {
     let next = client.prepare("SELECT $1::int + 1").await?;
     let numbers: Vec<i32> = (0..500).collect();

@@ -1,22 +1,24 @@
-//! Messages of a server as text, without what differs between two real errors of one kind.
+//! Formats a server's messages as text, without the parts that differ between two real errors of the same kind.
 
-/// Fields of errors and notices that two real errors share: severity, SQLSTATE, message, detail, hint, file and routine.
+/// Error and notice fields that are the same in two real errors: severity, SQLSTATE, message, detail, hint, file and
+/// routine.
 ///
-/// The others are the context, which names a tuple, and the line in the file, which differs between minor releases.
+/// The other fields are the context, which names a tuple, and the line in the file, which differs between minor
+/// releases.
 const SHARED: &[u8] = b"SVCMDHFR";
 
-/// Returns a message of the server as text.
+/// Returns a server's message as text.
 pub(super) fn shown(tag: u8, body: &[u8]) -> String {
     let letter = char::from(tag);
     match tag {
         b'E' | b'N' => format!("{letter} {}", fields(body)),
-        // The object id of a table differs between databases.
+        // A table's OID differs between databases.
         b'T' => format!("{letter} {:?}", columns(body)),
         _ => format!("{letter} {}", String::from_utf8_lossy(body)),
     }
 }
 
-/// Returns the shared fields of an error, with `#` for each number: process ids and transaction ids differ.
+/// Returns an error's shared fields, with `#` for each number, because process IDs and transaction IDs differ.
 fn fields(body: &[u8]) -> String {
     let mut shared = Vec::new();
     for field in body.split(|byte| *byte == 0).filter(|field| !field.is_empty()) {
@@ -30,7 +32,7 @@ fn fields(body: &[u8]) -> String {
             shared.push("L#".to_owned());
         }
     }
-    // In rollback isolation, the gateway words this error, without a place in the server's source.
+    // In rollback isolation, the gateway generates this error, which doesn't have a location in the server's source.
     if shared.iter().any(|field| field == "C25P01") {
         shared.retain(|field| !field.starts_with(['F', 'L', 'R']));
     }
@@ -60,7 +62,7 @@ fn without_numbers(text: &str) -> String {
     result
 }
 
-/// Returns names and types of a `RowDescription`.
+/// Returns the column names and types in a `RowDescription`.
 fn columns(body: &[u8]) -> Vec<(String, Vec<u8>)> {
     let mut columns = Vec::new();
     let mut rest = &body[2..];
@@ -71,10 +73,10 @@ fn columns(body: &[u8]) -> Vec<(String, Vec<u8>)> {
     columns
 }
 
-/// Removes the begin of an answer, `RowDescription` or `CopyOutResponse`, directly before an error.
+/// Removes the start of a response, `RowDescription` or `CopyOutResponse`, if an error follows directly.
 ///
-/// A real error of a statement that returns rows may come before or after it. A statement that waits for the lock of a table fails
-/// before it, and one that waits for the lock of a row after it. A fault always comes before it.
+/// If a statement returns rows, a real error can come before or after this start: before it if the statement waits
+/// for a table lock, and after it if the statement waits for a row lock. A fault always comes before it.
 pub(super) fn without_heads(answers: Vec<String>) -> Vec<String> {
     let is_head = |answer: &str| answer.starts_with("T ") || answer.starts_with("H ");
     let mut kept: Vec<String> = Vec::new();

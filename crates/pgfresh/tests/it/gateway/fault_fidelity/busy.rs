@@ -1,4 +1,5 @@
-//! Busy sessions: a failover cuts them as the shutdown of a server does, and undoes what they have not committed.
+//! Tests busy sessions: a failover ends them in the same way as a server shutdown, and undoes what they haven't
+//! committed.
 
 use std::io::Write;
 
@@ -20,13 +21,13 @@ on_every_major! {
 
 /// Statement that runs for longer than a test waits.
 const LONG: &str = "INSERT INTO entry SELECT 7, 'struck' FROM pg_sleep(3600)";
-/// Counts the rows of the busy sessions.
+/// Counts the rows that busy sessions have written.
 const WRITTEN: &str = "SELECT count(*) FROM entry WHERE word = 'struck'";
-/// Counts the sessions that run one of their statements.
+/// Counts the busy sessions that are running a statement.
 const RUNNING: &str = "SELECT count(*) FROM pg_stat_activity \
     WHERE state = 'active' AND pid <> pg_backend_pid() AND query LIKE '%struck%'";
 
-/// Work of a session when the failover cuts it.
+/// What a session is doing when the failover ends it.
 #[derive(Debug, Clone, Copy)]
 enum Work {
     Simple,
@@ -34,7 +35,7 @@ enum Work {
     Extended,
     Pipeline,
     Pipelines,
-    /// The client has not sent its Sync.
+    /// The client hasn't sent its Sync.
     Unsynchronized,
     /// The client has sent a part of its data.
     CopyIn,
@@ -69,7 +70,7 @@ impl Work {
         }
     }
 
-    /// Returns the messages from the begin of the work to the end of the session, after `cut`.
+    /// Returns the messages from the start of the work to the end of the session, after `cut`.
     fn play(self, client: &mut Client, in_block: bool, cut: impl FnOnce()) -> Vec<String> {
         if in_block {
             client.ask("BEGIN");
@@ -85,7 +86,7 @@ impl Work {
     }
 }
 
-/// Waits until a session of the lease `name` works. Looks into the shared server, or into the lease's own.
+/// Waits until a session of the lease `name` is busy. Queries the shared server, or the lease's own server.
 fn wait_for_work(gateway: &Gateway, isolation: &str, name: &str) {
     wait_until("a busy session", || {
         if isolation != "server" {

@@ -1,6 +1,7 @@
-//! Faults seen through drivers: the class of the error, whether the connection stays usable, and whether a pool keeps it.
+//! Tests faults through drivers: the error's class, whether the connection stays usable, and whether a pool keeps it.
 //!
-//! The programs in `tests/drivers/` play the same script with a real error and with a fault, and print what they see.
+//! The programs in `tests/drivers/` run the same script with a real error and with a fault, and print what they
+//! observe.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
@@ -18,9 +19,9 @@ use crate::common::gateway::Gateway;
 use crate::common::{all_majors_since, depth};
 use crate::gateway::drivers::{installed, source};
 
-/// Script of a program, and the error that it gets.
+/// Script for a program, and the error that it receives.
 pub(super) struct Scenario {
-    /// Isolation level of the transaction, or `none` for no transaction.
+    /// Transaction isolation level, or `none` to run without a transaction.
     pub(super) level: &'static str,
     pub(super) first: &'static str,
     /// Statement that fails, `COMMIT`, or `CONNECT` for a new connection.
@@ -30,9 +31,9 @@ pub(super) struct Scenario {
 
 enum Cause {
     Session(Provocation),
-    /// Lost connection at a moment, as a fault names it.
+    /// Lost connection: the moment's name in a fault, and where the network breaks.
     Lost(&'static str, Place),
-    /// Refused connections, and the server's message.
+    /// Refused connections: the fault, and the fields of the server's message.
     Refused(&'static str, &'static [(u8, &'static str)]),
 }
 
@@ -94,7 +95,7 @@ impl Scenario {
         Self { level, first, failing, cause }
     }
 
-    /// Plays this against the real error.
+    /// Runs this scenario with the real error.
     fn play_really(&self, program: &mut dyn Program, real: &Real<'_>, network: &Network) -> Vec<String> {
         real.refresh();
         let url =
@@ -125,7 +126,7 @@ impl Scenario {
         }
     }
 
-    /// Plays this with a fault of the lease `name`.
+    /// Runs this scenario with a fault in the lease `name`.
     fn play_with_fault(&self, program: &mut dyn Program, faulty: &Faulty<'_>, name: &str) -> Vec<String> {
         faulty.lease(name);
         let (address, secret) = (faulty.gateway.serve.address(), faulty.gateway.serve.secret());
@@ -147,13 +148,13 @@ impl Scenario {
 
 /// Program that uses a driver.
 pub(super) trait Program {
-    /// Lets the program play a scenario with the database at `url`, calls `provoke` before the statement that fails, and returns the
-    /// lines that the program prints.
+    /// Lets the program run a scenario on the database at `url`, calls `provoke` before the statement that fails, and
+    /// returns the lines that the program prints.
     fn observe<'a>(&mut self, scenario: &Scenario, url: &str, provoke: Box<dyn FnOnce() + 'a>)
     -> Vec<String>;
 }
 
-/// Program in another process.
+/// Program that runs in another process.
 struct Process {
     child: Child,
     input: ChildStdin,
@@ -203,13 +204,13 @@ impl Program for Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The program may already have ended.
+        // The program might already have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Compares a program's lines with real errors and with faults.
+/// Compares what a program prints for real errors and for faults.
 fn compare(program: &mut dyn Program) {
     let majors = depth::some_of(all_majors_since(0));
     for major in majors {
@@ -231,7 +232,7 @@ fn compare(program: &mut dyn Program) {
     }
 }
 
-/// Returns the lines without process ids, transaction ids, tuple ids and ports.
+/// Returns the lines without process IDs, transaction IDs, tuple IDs and ports.
 fn comparable(lines: &[String]) -> Vec<String> {
     let comparable = |line: &String| {
         let mut words = Vec::new();

@@ -1,4 +1,5 @@
-//! Sessions that the server refuses or ends: a fault sends the messages of a server that is full, starts up or crashes.
+//! Tests sessions that the server refuses or ends: a fault sends the same messages as a server that is full, is
+//! starting up, or crashes.
 
 use serde_json::json;
 
@@ -19,7 +20,7 @@ on_every_major! {
     failover_ends_refuses_and_becomes_read_only
 }
 
-/// Sends a startup message, and returns all messages up to the end of the connection.
+/// Sends a startup message, and returns all messages until the connection ends.
 fn refusal(address: &str, database: &str) -> Vec<String> {
     let mut client = Client::knock(address);
     client.send(&startup(database, &[]));
@@ -40,7 +41,7 @@ fn refused_connections_equal_those_of_a_full_server(major: u32) {
     let network = network(&gateway);
     let mut all = Vec::new();
     let mut expected = Vec::new();
-    // A process of the server that ends in between makes room for another session.
+    // If one of the server's processes ends in between, there is space for another session.
     wait_until("a full server", || {
         while let Ok(connection) = Connection::open(&gateway.server(), "postgres", &[]) {
             all.push(connection);
@@ -60,8 +61,8 @@ fn refused_connections_equal_those_of_a_full_server(major: u32) {
     }
 }
 
-/// The moment between the start of a server and its first session is too short for a test. The record comes from servers that waited
-/// for a slow `restore_command`.
+/// The time between the start of a server and its first session is too short for a test. The recorded messages come
+/// from servers that waited for a slow `restore_command`.
 fn starting_servers_refuse_connections_as_recorded(major: u32) {
     let place = if major >= 18 {
         "Fbackend_startup.c | L# | RBackendInitialize"
@@ -100,7 +101,7 @@ fn sessions_end_as_in_a_crash(major: u32) {
     }
 }
 
-/// Kills a backend, and returns what another session hears.
+/// Kills a backend, and returns what another session receives.
 fn crash(real: &Real<'_>) -> Vec<String> {
     real.wait();
     let network = network(real.gateway);

@@ -1,4 +1,4 @@
-//! Server with a tablespace in a file system that is too small.
+//! Server with a tablespace on a file system that is too small.
 
 use std::fs;
 use std::process::Command;
@@ -11,13 +11,13 @@ use crate::common::{Scene, User, ground, postgres};
 /// Moves the table `filler` to the small file system.
 pub(super) const MOVE: &str = "ALTER TABLE filler SET TABLESPACE small";
 
-/// Starts a gateway in a mount namespace with a small file system, in which the tablespace `small` is.
+/// Starts a gateway in a mount namespace that has a small file system for the tablespace `small`.
 pub(super) fn start(major: u32) -> Gateway {
     let scene = Scene::new(User::Ourselves);
     scene.write("template.sql", SCHEMA);
     let small = scene.directory.join("small");
     fs::create_dir(&small).unwrap();
-    // PostgreSQL writes pages of 8 KiB, which fill the file system without a rest.
+    // PostgreSQL writes 8 KiB pages, which fill the file system completely.
     let script = "mount -t tmpfs -o size=256k,mode=1777 small \"$0\"; exec \"$@\"";
     let mut command = Command::new("unshare");
     command.args(["--mount", "--propagation=private", "sh", "-euc", script]);

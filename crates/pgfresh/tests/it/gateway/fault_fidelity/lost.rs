@@ -1,4 +1,4 @@
-//! Lost connections: a fault equals a network that breaks at the same message.
+//! Tests lost connections: a fault has the same effect as a network that breaks at the same message.
 
 use std::io::{ErrorKind, Read};
 use std::time::Duration;
@@ -19,12 +19,12 @@ on_every_major! {
     lost_connections_equal_a_broken_network
 }
 
-/// Statement whose connection is lost.
+/// Statement during which the connection is lost.
 const INSERT: &str = "INSERT INTO entry VALUES (7, 'struck')";
-/// Time in which a silent connection must show nothing.
+/// Time during which a silent connection must not receive anything.
 const SILENCE: Duration = Duration::from_millis(200);
 
-/// Moment of a loss, as a fault names it, and where the network breaks.
+/// Moments of a loss: the moment's name in a fault, and where the network breaks.
 const MOMENTS: [(&str, Place, &str); 5] = [
     ("before statement", Place::Before, INSERT),
     ("during statement", Place::During, INSERT),
@@ -33,7 +33,7 @@ const MOMENTS: [(&str, Place, &str); 5] = [
     ("after commit", Place::After, "COMMIT"),
 ];
 
-/// One loss of a connection.
+/// One lost connection.
 #[derive(Debug, Clone, Copy)]
 struct Loss {
     moment: (&'static str, Place, &'static str),
@@ -56,13 +56,13 @@ impl Loss {
         all
     }
 
-    /// Whether the client's row is in the database afterwards.
+    /// Whether the client's row is in the database after the loss.
     fn is_committed(&self) -> bool {
         let reaches_the_server = self.moment.1 != Place::Before;
         reaches_the_server && (!self.in_transaction || self.moment.2 == "COMMIT")
     }
 
-    /// Plays the client's part after `prepare`, and returns what it sees.
+    /// Runs the client's part after `prepare`, and returns what the client receives.
     fn play(&self, client: &mut Client, prepare: impl FnOnce()) -> Vec<String> {
         let mut seen = Vec::new();
         if self.in_transaction {
@@ -85,7 +85,7 @@ impl Loss {
                 Err(error) => format!("{:?}", error.kind()),
             });
             if self.is_silent {
-                // A silent connection takes what the client sends.
+                // A silent connection accepts what the client sends.
                 client.send(&simple("SELECT 1").bytes);
             }
         }
@@ -93,7 +93,7 @@ impl Loss {
     }
 }
 
-/// Waits until the row is as expected. Locks the table, so that an open transaction has ended.
+/// Waits until the row is as expected. Locks the table, to be sure that an open transaction has ended.
 fn expect_row(expected: bool, mut connect: impl FnMut() -> Connection) {
     let expected = if expected { "1" } else { "0" };
     wait_until("the outcome of the client's transaction", || {

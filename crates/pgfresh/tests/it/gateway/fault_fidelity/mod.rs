@@ -1,7 +1,8 @@
-//! Proof that clients cannot tell a fault from the real error.
+//! Tests that clients can't distinguish a fault from the real error.
 //!
-//! Each test plays the same script twice: on the server itself, where other sessions provoke the real error, and through the gateway
-//! with a fault. It compares all messages in their order, the state of the transaction, and the rows afterwards.
+//! Each test runs the same script twice: on the server itself, where other sessions provoke the real error, and
+//! through the gateway with a fault. It compares all messages in their order, the transaction status, and the rows
+//! afterwards.
 
 mod answer;
 mod busy;
@@ -22,17 +23,18 @@ use provocation::Provocation;
 use script::Script;
 use side::{Faulty, Real, Requested};
 
-/// Schema of the databases on both sides. Other sessions write to `account.other`, and in `entry` with another word than the client.
+/// Schema of the databases on both sides. Other sessions write to `account.other` and to `entry`, with a different
+/// `word` than the client.
 const SCHEMA: &str = "
     CREATE TABLE account (id int PRIMARY KEY, balance int NOT NULL, other int NOT NULL DEFAULT 0);
     CREATE TABLE entry (id int PRIMARY KEY, word text NOT NULL);
     CREATE TABLE filler (word text);
     INSERT INTO account SELECT n, 100, 0 FROM generate_series(1, 5) n;";
-/// Rows that the client's transactions decide.
+/// Query for the rows that depend on the client's transactions.
 const ROWS: &str = "
     SELECT 'account ' || id, balance::text FROM account UNION ALL
     SELECT 'entry ' || id, word FROM entry WHERE word <> 'other' ORDER BY 1";
-/// Isolations of leases with faults.
+/// Isolation modes for leases with faults.
 const ISOLATIONS: [&str; 3] = ["clone", "rollback", "server"];
 
 on_every_major! {
@@ -92,7 +94,7 @@ fn full_disks_equal_real_ones(major: u32) {
     compare_sides(&real, &Gateway::start(major, SCHEMA, &[]), &[Provocation::DiskFull]);
 }
 
-/// Plays some or all scripts of these errors on both sides, in one server.
+/// Runs some or all scripts for these errors on both sides, on one server.
 fn compare(major: u32, provocations: &[Provocation]) {
     let gateway = Gateway::start(major, SCHEMA, &[]);
     compare_sides(&Real::new(&gateway), &gateway, provocations);

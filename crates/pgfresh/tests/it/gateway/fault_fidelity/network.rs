@@ -11,18 +11,18 @@ use std::time::Duration;
 
 use crate::common::client::message;
 
-/// Place of a break, relative to a message of the client.
+/// Where the network breaks, relative to a client's message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
-    /// The server does not get the message.
+    /// The server doesn't receive the message.
     Before,
-    /// The server gets the message, and the connection breaks at once.
+    /// The server receives the message, and the connection breaks immediately.
     During,
-    /// The server answers, and the client does not get the answer.
+    /// The server responds, but the client doesn't receive the response.
     After,
 }
 
-/// Interruption of the next connection whose client sends a text.
+/// Interruption of the next connection whose client sends a given text.
 #[derive(Debug, Clone)]
 struct Cut {
     text: Vec<u8>,
@@ -30,7 +30,8 @@ struct Cut {
     is_silent: bool,
 }
 
-/// TCP in front of a server's unix socket. Its threads end with their connections, and the listener with the process of the test.
+/// TCP proxy in front of a server's unix socket. Its threads end with their connections, and its listener ends with
+/// the test process.
 pub(super) struct Network {
     pub(super) address: String,
     cut: Arc<Mutex<Option<Cut>>>,
@@ -49,12 +50,12 @@ impl Network {
             for mut client in listener.incoming().map_while(Result::ok) {
                 client.set_nodelay(true).unwrap();
                 if let Some(message) = refuses.lock().unwrap_or_else(PoisonError::into_inner).take() {
-                    // Reads the startup message first: unread bytes would reset the connection.
+                    // Read the startup message first, because unread bytes would reset the connection.
                     let _ = client.read(&mut [0; 8192]);
                     let _ = client.write_all(&message);
                     continue;
                 }
-                // The server may have ended.
+                // The server might have ended.
                 let Ok(server) = UnixStream::connect(&socket) else { continue };
                 carry(client, server, &armed);
             }
@@ -62,7 +63,8 @@ impl Network {
         Self { address, cut, refusal }
     }
 
-    /// Refuses the next connection with an error of these fields, as a server does that is full or starts up.
+    /// Refuses the next connection with an error that consists of `fields`, as a server that is full or starting up
+    /// does.
     pub(super) fn refuse(&self, fields: &[(u8, &str)]) {
         let fields = fields.iter().flat_map(|(code, text)| [&[*code], text.as_bytes(), b"\0"].concat());
         let message = message(b'E', &fields.chain([0]).collect::<Vec<_>>());
@@ -76,16 +78,16 @@ impl Network {
     }
 }
 
-/// A connection and what became of it.
+/// Connection, and whether it has been broken.
 struct Link {
     client: TcpStream,
     server: UnixStream,
-    /// The next answer does not reach the client.
+    /// The client doesn't receive the next response.
     breaks: AtomicBool,
     is_silent: AtomicBool,
 }
 
-/// Carries bytes in both directions until one side ends or the connection breaks.
+/// Forwards bytes in both directions until either side ends or the connection breaks.
 fn carry(client: TcpStream, server: UnixStream, armed: &Arc<Mutex<Option<Cut>>>) {
     let (breaks, is_silent) = (AtomicBool::new(false), AtomicBool::new(false));
     let link = Arc::new(Link { client, server, breaks, is_silent });
@@ -134,7 +136,8 @@ impl Link {
         let _ = self.server.shutdown(Shutdown::Both);
     }
 
-    /// Ends both sides, the client's by a reset unless the network is silent. The reset comes when both threads have ended.
+    /// Ends both sides. Resets the client's connection unless the network is silent. The reset happens when both
+    /// threads have ended.
     fn lose(&self) {
         if !self.is_silent.load(Ordering::SeqCst) {
             rustix::net::sockopt::set_socket_linger(&self.client, Some(Duration::ZERO)).unwrap();

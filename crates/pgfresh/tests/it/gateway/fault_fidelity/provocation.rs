@@ -1,4 +1,4 @@
-//! Real errors, and how other sessions provoke them.
+//! Defines real errors, and how other sessions provoke them.
 
 use serde_json::{Value, json};
 
@@ -11,17 +11,17 @@ use super::side::Others;
 pub(super) enum Provocation {
     /// 40001: another transaction has changed the row.
     UpdateConflict,
-    /// 40001 at COMMIT: two serializable transactions have read what the other one writes.
+    /// 40001 at COMMIT: two serializable transactions have each read what the other writes.
     CommitConflict,
-    /// 40001 at a statement of a serializable transaction.
+    /// 40001 at a statement in a serializable transaction.
     ReadConflict,
-    /// 40P01: another transaction waits for a row of this one.
+    /// 40P01: another transaction waits for a row that this transaction has locked.
     Deadlock,
     /// 55P03: another transaction has locked the row or the table for longer than `lock_timeout`.
     LockTimeout,
     /// 57014: another session cancels the statement.
     Cancel,
-    /// 57014 after some rows.
+    /// 57014 after some rows: another session cancels the statement while it sends its result.
     LateCancel,
     /// 57P01: another session terminates the backend.
     Terminate,
@@ -40,7 +40,7 @@ use Provocation::{
     TempFiles, Terminate, UpdateConflict,
 };
 
-/// Statements that need more room than the small file system has.
+/// Statements that need more space than the small file system has.
 const FILLING: [&str; 2] = [
     "INSERT INTO filler SELECT repeat('x', 1000) FROM generate_series(1, 1000)",
     "WITH more AS (SELECT repeat('y', 1000) FROM generate_series(1, 1000)) INSERT INTO filler SELECT * FROM more",
@@ -112,7 +112,7 @@ impl Provocation {
         }
     }
 
-    /// Returns the blocks in which the error is possible.
+    /// Returns the blocks where the error is possible.
     pub(super) fn blocks(self) -> &'static [Block] {
         match self {
             // After ROLLBACK TO, the real transaction fails again at COMMIT.
@@ -131,7 +131,7 @@ impl Provocation {
         }
     }
 
-    /// Returns the settings of the client's session.
+    /// Returns the settings for the client's session.
     pub(super) fn settings(self) -> &'static str {
         match self {
             Deadlock => "SET deadlock_timeout = '10ms'",
@@ -155,7 +155,7 @@ impl Provocation {
         }
     }
 
-    /// Returns a statement that may run directly before the one that fails.
+    /// Returns a statement that can run directly before the failing statement.
     pub(super) fn neighbour(self) -> &'static str {
         match self {
             CommitConflict | ReadConflict | ReadOnly => "SELECT 'neighbour'",
@@ -163,9 +163,9 @@ impl Provocation {
         }
     }
 
-    /// Returns the isolations in which the client's session can have its settings.
+    /// Returns the isolation modes where the client's session can have its settings.
     pub(super) fn isolations(self) -> &'static [&'static str] {
-        // The long transaction of rollback isolation needs temporary files, too.
+        // The long transaction in rollback isolation also needs temporary files.
         if self == TempFiles { &["clone", "server"] } else { &ISOLATIONS }
     }
 
@@ -174,7 +174,7 @@ impl Provocation {
         self == Terminate
     }
 
-    /// Returns the SQLSTATE of the error.
+    /// Returns the error's SQLSTATE.
     pub(super) fn sqlstate(self) -> &'static str {
         match self {
             UpdateConflict | CommitConflict | ReadConflict => "40001",
@@ -189,7 +189,7 @@ impl Provocation {
         }
     }
 
-    /// Returns the request for a fault that equals this error.
+    /// Returns the request for a fault that imitates this error.
     pub(super) fn fault(self, statement: &str) -> Value {
         let error = self.sqlstate();
         match self {
@@ -199,7 +199,7 @@ impl Provocation {
         }
     }
 
-    /// Lets other sessions do what must come before the client's statement.
+    /// Lets other sessions do what must happen before the client's statement.
     pub(super) fn arrange(self, others: &mut Others) {
         match self {
             UpdateConflict => others.run("UPDATE account SET other = other + 1 WHERE id = 1"),
@@ -217,7 +217,7 @@ impl Provocation {
         }
     }
 
-    /// Returns what the client's session runs before its statement on the real side only.
+    /// Returns what the client's session runs before its statement, on the real side only.
     pub(super) fn preparation(self, block: Block) -> Option<&'static str> {
         match (self, block) {
             (ReadOnly, Block::None) => Some("SET default_transaction_read_only = on"),
@@ -226,7 +226,7 @@ impl Provocation {
         }
     }
 
-    /// Returns the function with which another session interrupts the client's statement.
+    /// Returns the function that another session calls to interrupt the client's statement.
     pub(super) fn interruption(self) -> Option<&'static str> {
         match self {
             Cancel | LateCancel => Some("pg_cancel_backend"),

@@ -1,9 +1,10 @@
-//! Script of a client: the statement that fails, in a block and in a way that drivers use, and the statements after it.
+//! Defines a client's script: the failing statement, the block around it, the way that a driver sends it, and the
+//! statements after it.
 
 use super::provocation::Provocation;
 use crate::common::client::{message, query};
 
-/// Block around the statement.
+/// Block around the failing statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Block {
     None,
@@ -16,23 +17,23 @@ pub(super) enum Block {
 pub(super) enum Sending {
     /// Simple query.
     Simple,
-    /// String of three statements, of which it is the second.
+    /// Second of three statements in one query string.
     String,
     /// Parse, Bind, Describe, Execute, Sync.
     Extended,
     /// Parse, Bind, Execute, Sync.
     Undescribed,
-    /// Parse, Describe and Flush; after the answer Bind, Execute, Sync.
+    /// Parse, Describe and Flush. After the response, Bind, Execute, Sync.
     Flushed,
-    /// Bind and Execute of a statement that the client has prepared by name.
+    /// Bind and Execute for a named prepared statement.
     Prepared,
-    /// `EXECUTE` of a statement that the client has prepared by `PREPARE`.
+    /// `EXECUTE` for a statement that was prepared with `PREPARE`.
     PreparedBySql,
     /// Two Executes with a limit of one row.
     Limited,
     /// Three statements before one Sync.
     Pipeline,
-    /// Several statements at once, each with a Sync.
+    /// Several statements without waiting for responses, each with a Sync.
     Pipelines,
 }
 
@@ -50,14 +51,15 @@ impl Sending {
         Self::Pipelines,
     ];
 
-    /// Whether the client may send `statement` in this way.
+    /// Whether the client can send `statement` in this way.
     fn suits(self, provocation: Provocation, statement: &str, block: Block) -> bool {
         let verb = statement.split(' ').next().unwrap_or_default();
         let is_query = ["SELECT", "INSERT", "UPDATE", "DELETE", "WITH"].contains(&verb);
         let needs_block = ["FETCH", "LOCK"].contains(&verb);
         let fits = match self {
-            // The gateway does not look into EXECUTE, so that these errors name EXECUTE instead of its statement. A server sends
-            // rows of EXECUTE only when it has all of them, so that a late error comes without rows.
+            // The gateway doesn't parse what EXECUTE runs, so these errors name EXECUTE instead of the prepared
+            // statement. A server sends EXECUTE's rows only when it has all of them, so before a late error there are
+            // no rows.
             Self::PreparedBySql => {
                 is_query
                     && !matches!(
@@ -68,11 +70,11 @@ impl Sending {
                             | Provocation::LateCancel
                     )
             }
-            // The gateway ends the session before the whole string, so that the first statement has no answer.
+            // The gateway ends the session before the whole string, so the first statement doesn't get a response.
             Self::String if provocation.is_fatal() => false,
             // The error comes after three rows.
             Self::Limited => provocation != Provocation::LateCancel,
-            // Within a string or a pipeline, a client that copies does not know when to send its rows.
+            // Within a string or a pipeline, a client that copies can't tell when to send its rows.
             Self::String | Self::Pipeline | Self::Pipelines => !statement.ends_with("FROM STDIN"),
             _ => true,
         };
@@ -80,16 +82,16 @@ impl Sending {
     }
 }
 
-/// Statements of the client after the error.
+/// The client's statements after the error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tail {
-    /// Goes on in both protocols, and commits.
+    /// Continues in both protocols, and commits.
     Continue,
-    /// Rolls back by a simple query.
+    /// Rolls back with a simple query.
     Rollback,
-    /// Rolls back to the savepoint or to the begin, writes, and commits.
+    /// Rolls back to the savepoint or to the start of the transaction, writes, and commits.
     Retry,
-    /// Rolls back in the extended protocol.
+    /// Rolls back with the extended protocol.
     ExtendedRollback,
 }
 
@@ -97,17 +99,17 @@ impl Tail {
     pub(super) const ALL: [Self; 4] = [Self::Continue, Self::Rollback, Self::Retry, Self::ExtendedRollback];
 }
 
-/// Bytes that the client sends at once, and the messages that end their answer.
+/// Bytes that the client sends together, and the messages that end the response to them.
 #[derive(Debug, Clone)]
 pub(super) struct Exchange {
     pub(super) bytes: Vec<u8>,
-    /// Tags of which each ends a part of the answer.
+    /// Message tags, each of which ends a part of the response.
     pub(super) ends: &'static [u8],
-    /// Number of parts.
+    /// Number of parts in the response.
     pub(super) parts: usize,
 }
 
-/// Whole script of a client.
+/// A client's whole script.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Script {
     pub(super) provocation: Provocation,
@@ -118,7 +120,7 @@ pub(super) struct Script {
 }
 
 impl Script {
-    /// Returns all scripts of one real error.
+    /// Returns all scripts for one real error.
     pub(super) fn all(provocation: Provocation) -> Vec<Self> {
         let mut all = Vec::new();
         for statement in provocation.statements() {
@@ -138,7 +140,7 @@ impl Script {
         all
     }
 
-    /// Returns the exchanges before the error, in which `begin` begins the transaction.
+    /// Returns the exchanges before the error. `begin` is the statement that begins the transaction.
     pub(super) fn before(&self, begin: &str, statement: &str) -> Vec<Exchange> {
         let mut all = vec![simple(self.provocation.settings())];
         match self.sending {
@@ -159,12 +161,12 @@ impl Script {
         all
     }
 
-    /// Returns the text of the statement that fails, as the client sends it.
+    /// Returns the text of the failing statement, as the client sends it.
     pub(super) fn struck<'a>(&self, statement: &'a str) -> &'a str {
         if self.sending == Sending::PreparedBySql { "EXECUTE struck" } else { statement }
     }
 
-    /// Returns the exchanges of the statement that fails.
+    /// Returns the exchanges for the failing statement.
     pub(super) fn failing(&self, statement: &str) -> Vec<Exchange> {
         let neighbour = self.provocation.neighbour();
         match self.sending {
@@ -241,7 +243,7 @@ fn execute(portal: &str, limit: u32) -> Vec<u8> {
     message(b'E', &[portal.as_bytes(), b"\0", &limit.to_be_bytes()].concat())
 }
 
-/// Encodes Parse, Bind, Describe and Execute of an unnamed statement.
+/// Encodes Parse, Bind, Describe and Execute for an unnamed statement.
 pub(super) fn run(sql: &str) -> Vec<u8> {
     [parse("", sql), bind("", ""), message(b'D', b"P\0"), execute("", 0)].concat()
 }

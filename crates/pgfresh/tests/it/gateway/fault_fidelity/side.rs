@@ -11,10 +11,10 @@ use crate::common::connection::{Address, Connection, Rows};
 use crate::common::gateway::Gateway;
 use crate::common::wait_until;
 
-/// Answers that a client has seen, and the rows in the database afterwards.
+/// Responses that a client has received, and the rows in the database afterwards.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Outcome {
-    /// Answers before, to and after the statement that fails.
+    /// Responses before, to, and after the failing statement.
     pub(super) answers: Vec<String>,
     pub(super) rows: Rows,
 }
@@ -78,7 +78,7 @@ impl<'a> Real<'a> {
         Self { gateway }
     }
 
-    /// Puts the rows of the schema back.
+    /// Restores the schema's rows.
     pub(super) fn refresh(&self) {
         let fresh =
             "TRUNCATE account, entry; INSERT INTO account SELECT n, 100, 0 FROM generate_series(1, 5) n";
@@ -98,7 +98,7 @@ impl<'a> Real<'a> {
         Others::open(&self.gateway.server(), Self::DATABASE)
     }
 
-    /// Plays `script` with the real error.
+    /// Runs `script` with the real error.
     pub(super) fn play(&self, script: &Script) -> Outcome {
         self.refresh();
         let provocation = script.provocation;
@@ -133,11 +133,11 @@ impl<'a> Real<'a> {
 pub(super) enum Requested {
     /// Before the client connects.
     First,
-    /// When the client has connected.
+    /// After the client has connected.
     Connected,
-    /// Directly before the statement that fails.
+    /// Directly before the failing statement.
     Late,
-    /// By SQL in the client's session, directly before the statement that fails.
+    /// With SQL in the client's session, directly before the failing statement.
     BySql,
 }
 
@@ -145,21 +145,21 @@ impl Requested {
     pub(super) const ALL: [Self; 4] = [Self::First, Self::Connected, Self::Late, Self::BySql];
 }
 
-/// Gateway with faults.
+/// Gateway that injects faults.
 pub(super) struct Faulty<'a> {
     pub(super) gateway: &'a Gateway,
     pub(super) isolation: &'static str,
 }
 
 impl Faulty<'_> {
-    /// Begins the lease `name`.
+    /// Starts the lease `name`.
     pub(super) fn lease(&self, name: &str) {
         let lease = serde_json::json!({"name": name, "isolation": self.isolation});
         let (status, answer) = self.gateway.http("POST", "/v1/databases", &lease.to_string());
         assert_eq!(status, 201, "{answer}");
     }
 
-    /// Ends the lease `name`, whose faults must have fired.
+    /// Ends the lease `name`. Its faults must have fired.
     pub(super) fn end(&self, name: &str) {
         let (status, answer) = self.gateway.http("DELETE", &format!("/v1/databases/{name}"), "");
         assert_eq!(status, 204, "unfired faults: {answer}");
@@ -172,11 +172,11 @@ impl Faulty<'_> {
         assert!((200..300).contains(&status), "{fault}: {status} {answer}");
     }
 
-    /// Plays `script` with a fault in a new lease `name`.
+    /// Runs `script` with a fault in a new lease `name`.
     pub(super) fn play(&self, script: &Script, requested: Requested, name: &str) -> Outcome {
         self.lease(name);
         let provocation = script.provocation;
-        // The gateway lets a COPY run and hides its rows, so that the statement must end by itself.
+        // The gateway lets a COPY run and hides its rows, so the statement must end without an interruption.
         let statement = script.statement.replace("pg_sleep(60)", "pg_sleep(0)");
         let fault = provocation.fault(script.struck(&statement));
         if matches!(requested, Requested::First) {
@@ -210,11 +210,11 @@ impl Faulty<'_> {
     }
 }
 
-/// Sends all exchanges, and returns the answers. The last one ends with `end` if the session is over.
+/// Sends all exchanges, and returns the responses. If the session is over, the last response ends with `end`.
 pub(super) fn ask_all(client: &mut Connection, exchanges: &[Exchange]) -> Vec<String> {
     let mut answers = Vec::new();
     for Exchange { bytes, ends, parts } in exchanges {
-        // The answer to what came before can still be read from a session that has ended.
+        // Responses to earlier messages can still be read from a session that has ended.
         let _ = client.write(bytes);
         let mut left = *parts;
         while left > 0 {

@@ -1,4 +1,4 @@
-//! Program that uses tokio-postgres, and prints how a statement fails.
+//! Runs statements with tokio-postgres, and prints how they fail.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use tokio_postgres::{Client, Error, IsolationLevel, NoTls};
 
 use super::drivers::{Program, Scenario};
 
-/// Program that uses tokio-postgres, in this process.
+/// Program that uses tokio-postgres in this process.
 pub(super) struct Tokio;
 
 impl Program for Tokio {
@@ -16,7 +16,7 @@ impl Program for Tokio {
         url: &str,
         provoke: Box<dyn FnOnce() + 'a>,
     ) -> Vec<String> {
-        // The runtime runs the connection in another thread, while `provoke` blocks this one.
+        // The runtime runs the connection in another thread, while `provoke` blocks this thread.
         let runtime =
             ::tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         runtime.block_on(async { play(scenario, url, provoke).await })
@@ -66,7 +66,7 @@ async fn play(scenario: &Scenario, url: &str, provoke: Box<dyn FnOnce() + '_>) -
             lines.push(seen("rollback", transaction.rollback().await));
         }
     }
-    // The driver may notice the end of the connection a moment after the error.
+    // The driver might notice the end of the connection slightly later than the error.
     ::tokio::time::sleep(Duration::from_millis(100)).await;
     lines.push(format!("closed {}", client.is_closed()));
     lines.push(seen("select", client.execute("SELECT 1", &[]).await));

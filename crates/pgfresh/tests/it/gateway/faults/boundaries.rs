@@ -1,4 +1,5 @@
-//! Errors before a statement: the server runs no part of it, and the client gets nothing but the error.
+//! Tests errors before a statement: the server doesn't run any part of the statement, and the client receives only
+//! the error.
 
 use serde_json::json;
 
@@ -12,7 +13,7 @@ on_every_major! {
     error_before_statement_runs_no_part_of_it
 }
 
-/// Statements that take a number from a sequence, which no rollback gives back, or read a client's data.
+/// Statements that take a number from a sequence, which a rollback doesn't give back, or that read a client's data.
 const STATEMENTS: [&str; 14] = [
     "SELECT nextval('numbers')",
     "VALUES (nextval('numbers'))",
@@ -37,10 +38,10 @@ const BEFORE: &str = "
 #[derive(Debug, Clone, Copy)]
 enum Sending {
     Simple,
-    /// Second statement of a string.
+    /// Second statement in a query string.
     String,
     Extended,
-    /// Second statement before one Sync.
+    /// Second statement before a single Sync.
     Pipeline,
 }
 
@@ -69,7 +70,7 @@ impl Case {
         all
     }
 
-    /// Sends the statement, and returns the tags of the answers and the SQLSTATE of the error.
+    /// Sends the statement, and returns the response tags and the error's SQLSTATE.
     fn play(self, session: &mut Connection) -> (String, String) {
         let run = |sql: &str| {
             let parse = format!("\0{sql}\0\0\0");
@@ -87,7 +88,7 @@ impl Case {
         session.write(&bytes).unwrap();
         let (mut tags, mut sqlstate) = (String::new(), String::new());
         while let Ok((tag, body)) = session.read() {
-            // The server reports a changed setting whenever it likes.
+            // The server can report a changed setting at any time.
             if tag != b'S' {
                 tags.push(char::from(tag));
             }
@@ -100,7 +101,7 @@ impl Case {
         (tags, sqlstate)
     }
 
-    /// Returns the tags of the answers that a server sends that refuses the statement at once.
+    /// Returns the response tags that a server sends when it rejects the statement immediately.
     fn expected(self) -> String {
         let before = match self.sending {
             Sending::Simple => "",
@@ -128,7 +129,7 @@ fn error_before_statement_runs_no_part_of_it(major: u32) {
         assert_eq!(gateway.http("POST", path, &fault.to_string()).0, 201);
         let (tags, sqlstate) = case.play(&mut one);
         let is_ended = !tags.ends_with('Z');
-        // The answers before a lost session may be lost, too, as they are not flushed.
+        // If the session is lost, earlier responses might be lost too, because they aren't flushed.
         if is_ended {
             assert!(case.expected().ends_with(&tags), "{case:?}: {tags}");
         } else {

@@ -1,4 +1,5 @@
-//! Delays: each ends with its lease, with a reset, with its client, and with pgfresh, wherever it is.
+//! Tests delays: each delay ends with its lease, with a reset, with its client, and with pgfresh, wherever the delay
+//! is.
 
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
@@ -20,7 +21,7 @@ on_every_major! {
 /// Name of the lease.
 const NAME: &str = "orders";
 
-/// End of a delay.
+/// What ends a delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Release,
@@ -29,7 +30,7 @@ enum End {
     Pgfresh,
 }
 
-/// One delay.
+/// Delay that a test requests.
 #[derive(Debug, Clone, Copy)]
 struct Delay {
     at: &'static str,
@@ -61,7 +62,7 @@ impl Delay {
         all
     }
 
-    /// Returns the statement that is late.
+    /// Returns the delayed statement.
     fn statement(self) -> &'static str {
         if self.at.ends_with("commit") { "COMMIT" } else { "INSERT INTO accounts VALUES (9, 9)" }
     }
@@ -80,7 +81,7 @@ impl Delay {
     }
 }
 
-/// Counts the gateway's connections that their clients have closed. Source: `CLOSE_WAIT` in `include/net/tcp_states.h`.
+/// Counts the gateway's connections that their clients have closed (`CLOSE_WAIT` in `include/net/tcp_states.h`).
 fn half_closed(gateway: &Gateway) -> usize {
     gateway.connections().iter().filter(|fields| fields[3] == "08").count()
 }
@@ -89,7 +90,7 @@ fn count(gateway: &Gateway, table: &str) -> String {
     gateway.connect_in_time(NAME, "").value(&format!("SELECT count(*) FROM {table}")).unwrap()
 }
 
-/// Requests a delay of an hour, and lets a client run into it.
+/// Requests a delay of an hour, and lets a client wait in it.
 fn begin(gateway: &Gateway, delay: Delay) -> Client {
     let (address, secret) = (gateway.serve.address(), gateway.serve.secret());
     let mut fault = json!({"delay": "1h", "at": delay.at});
@@ -119,7 +120,7 @@ fn begin(gateway: &Gateway, delay: Delay) -> Client {
     client
 }
 
-/// Plays a delay up to its end. Returns whether the gateway goes on.
+/// Runs a delay until it ends. Returns the gateway if it still runs.
 fn play(gateway: Gateway, delay: Delay) -> Option<Gateway> {
     let mut client = begin(&gateway, delay);
     match delay.end {
@@ -130,7 +131,7 @@ fn play(gateway: Gateway, delay: Delay) -> Option<Gateway> {
         End::Client => {
             drop(client);
             wait_until("the end of the client's connection", || half_closed(&gateway) == 0);
-            // The lease goes on, with the delayed statement.
+            // The lease continues, with the delayed statement.
             let expected = if delay.at == "connect" { "1" } else { "2" };
             wait_until("the delayed statement", || count(&gateway, "accounts") == expected);
             assert_eq!(gateway.http("DELETE", &format!("/v1/databases/{NAME}"), "").0 / 100, 2);
@@ -152,13 +153,13 @@ fn play(gateway: Gateway, delay: Delay) -> Option<Gateway> {
         "{delay:?}: {last:?}"
     );
     assert_eq!(last.last().unwrap().0, 0, "{delay:?}");
-    // The next lease has no fault, and the state of the template.
+    // The next lease doesn't have a fault, and has the template's rows.
     assert_eq!(count(&gateway, "accounts"), "1", "{delay:?}");
     assert_eq!(gateway.http("DELETE", &format!("/v1/databases/{NAME}"), "").0 / 100, 2);
     Some(gateway)
 }
 
-/// A client that closes its writing side gets its answer after the delay.
+/// A client that closes its writing side receives its response after the delay.
 fn half_closed_client_waits_for_its_answer(major: u32) {
     let gateway = Gateway::start(major, TEMPLATE, &["--linger", "60s"]);
     let (address, secret) = (gateway.serve.address(), gateway.serve.secret());
@@ -174,7 +175,7 @@ fn half_closed_client_waits_for_its_answer(major: u32) {
     assert!(begun.elapsed() >= Duration::from_secs(1));
 }
 
-/// A server that ends takes its sessions with it, late or not.
+/// When a server ends, its sessions end too, whether they are delayed or not.
 fn delay_ends_with_its_server(major: u32) {
     let gateway = Gateway::start(major, TEMPLATE, &["--isolation", "server", "--linger", "60s"]);
     for at in ["before statement", "after statement"] {

@@ -1,4 +1,4 @@
-//! Races: several clients run statements, request faults and list them, while their lease is reset and ends.
+//! Tests races: several clients run statements, request faults and list them, while their lease is reset and ends.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -17,13 +17,13 @@ on_every_major! {
 
 /// Name of the lease.
 const NAME: &str = "orders";
-/// Path of the lease.
+/// Path of the lease in the HTTP API.
 const LEASE: &str = "/v1/databases/orders";
-/// Path of its faults.
+/// Path of the lease's faults in the HTTP API.
 const FAULTS: &str = "/v1/databases/orders/faults";
-/// Number of clients at the same time.
+/// Number of concurrent clients.
 const CLIENTS: usize = 4;
-/// Number of actions of one client.
+/// Number of actions for each client.
 const ACTIONS: usize = 30;
 
 const STATEMENTS: [&str; 9] = [
@@ -38,7 +38,7 @@ const STATEMENTS: [&str; 9] = [
     "SELECT pg_sleep(0.01)",
 ];
 
-/// Returns any fault. Some cannot be.
+/// Returns a random fault, which might be invalid.
 fn fault(random: &mut Random) -> Value {
     let effects = [
         ("error", "40001"),
@@ -74,7 +74,7 @@ fn fault(random: &mut Random) -> Value {
     fault
 }
 
-/// Returns the bytes of a statement in either protocol, and sometimes only a part of them.
+/// Returns a statement's bytes in either protocol, and sometimes only a part of them.
 fn bytes(random: &mut Random, sql: &str) -> Vec<u8> {
     let mut bytes = if random.chance(50) {
         query(sql)
@@ -89,7 +89,7 @@ fn bytes(random: &mut Random, sql: &str) -> Vec<u8> {
     bytes
 }
 
-/// One client: sends statements, reads some of their answers, and requests faults in both ways.
+/// Acts as one client: sends statements, reads some responses, and requests faults in both ways.
 fn act(gateway: &Gateway, mut random: Random) {
     use std::io::{Read, Write};
     let (address, secret) = (gateway.serve.address(), gateway.serve.secret());
@@ -121,7 +121,7 @@ fn act(gateway: &Gateway, mut random: Random) {
                 continue;
             }
             4 | 5 => {
-                // A silent connection gives nothing within the timeout.
+                // A silent connection doesn't send anything within the timeout.
                 let _ = open.stream.read(&mut [0; 8192]);
                 Ok(())
             }
@@ -172,7 +172,7 @@ fn faults_race_with_sessions_and_lease_ends(major: u32) {
             is_over.store(true, Ordering::SeqCst);
         });
         gateway.http("DELETE", LEASE, "");
-        // The next lease has no fault, and the state of the template.
+        // The next lease doesn't have a fault, and has the template's rows.
         let mut session = gateway.connect_in_time(NAME, "");
         assert_eq!(session.value("SELECT sum(id) || ' ' || sum(balance) FROM accounts").unwrap(), "1 100");
         assert_eq!(gateway.http("GET", FAULTS, "").1["faults"], json!([]));

@@ -1,8 +1,8 @@
-//! Predicted waits of a suite's statements are those of two real sessions.
+//! Tests that pgfresh predicts the same waits for a suite's statements as two real sessions show.
 //!
-//! One session runs a statement of `migration.sql` in a transaction that stays open. Another one runs each statement of `suite.sql`.
-//! It waits if it fails by `lock_timeout`, which never ends a statement that does not wait. The prediction knows only the plans, the
-//! catalogs, and the locks of the first session.
+//! One session runs a statement from `migration.sql` in a transaction that stays open. The other session runs each
+//! statement from `suite.sql`. A statement waits if it fails because of `lock_timeout`, which never ends a statement
+//! that doesn't wait. The prediction only uses the plans, the catalogs, and the first session's locks.
 
 use std::collections::BTreeMap;
 
@@ -24,9 +24,9 @@ on_every_major! {
 pub(super) const SCHEMA: &str = include_str!("shop.sql");
 const MIGRATION: &str = include_str!("migration.sql");
 const SUITE: &str = include_str!("suite.sql");
-/// Number of statements of the migration that a run draws at a depth of 1.
+/// Number of migration statements that a run selects at a depth of 1.
 const USUAL: u32 = 25;
-/// Minimum number of pairs that wait if a run tries all.
+/// Minimum number of waiting pairs in a run that tries all pairs.
 const LEAST_WAITS: usize = 500;
 
 /// Server with a database.
@@ -36,7 +36,7 @@ pub(super) struct Database {
 }
 
 impl Database {
-    /// Starts a server of `major` and runs `sql` in a new database.
+    /// Starts a PostgreSQL `major` server and runs `sql` in a new database.
     pub(super) fn new(major: u32, sql: &str) -> Self {
         let (_, place) = ground::folders(User::Ourselves);
         let options = ServerOptions {
@@ -68,7 +68,7 @@ impl Database {
     }
 }
 
-/// Returns statements as those of a suite.
+/// Returns the statements in `sql` as a suite's statements.
 pub(super) fn suite(sql: &str) -> Vec<SuiteStatement> {
     let statements = pgwire::split_statements(sql).into_iter().map(|text| SuiteStatement {
         statement: BoundStatement { text: text.to_owned(), ..BoundStatement::default() },
@@ -78,7 +78,7 @@ pub(super) fn suite(sql: &str) -> Vec<SuiteStatement> {
     statements.collect()
 }
 
-/// Names of relations by their object identifiers.
+/// Names of relations by OID.
 pub(super) type Names = BTreeMap<String, RelationName>;
 
 pub(super) fn names(session: &mut AdminConnection) -> Names {
@@ -105,7 +105,7 @@ pub(super) fn begin(session: &mut AdminConnection, sql: &str, names: &Names) -> 
     ObservedStatement { sql: sql.to_owned(), locks, ..ObservedStatement::default() }
 }
 
-/// Returns true if a new session waits for a lock with this statement.
+/// Returns whether the statement makes a new session wait for a lock.
 fn waits(database: &Database, sql: &str) -> bool {
     let mut session = database.session();
     match session.query(&format!("BEGIN; SET LOCAL lock_timeout = '15ms'; {sql}; ROLLBACK")) {
@@ -145,7 +145,7 @@ fn predicted_waits_are_those_of_sessions(major: u32) {
     assert!(drawn.len() < migration.len() || waiting >= LEAST_WAITS, "{waiting} of {} wait", waiting + free);
 }
 
-/// Draws statements at random, and keeps their order.
+/// Selects random statements, and keeps their order.
 fn draw<'a>(all: &[&'a str]) -> Vec<&'a str> {
     let mut random = Random::new();
     let mut drawn = all.to_vec();
@@ -161,7 +161,7 @@ fn difference(need: &StatementNeeds, observed: &ObservedStatement, waits: bool) 
     let may_wait = LockReason::Partition.to_string();
     let is_right = match predicted.first() {
         None => !waits || !need.unseen.is_empty(),
-        // The values of the suite's statement may lead elsewhere.
+        // With the actual values, the suite's statement might visit other rows or tables.
         Some(blocked) => waits || blocked.because == Some(may_wait),
     };
     let verb = if waits { "waits" } else { "does not wait" };

@@ -1,7 +1,7 @@
-//! Plans from statistics alone have the shapes and costs of those from data.
+//! Tests that plans from statistics alone have the same shapes and costs as plans from data.
 //!
-//! `schema.sql` is the template, `production.sql` fills it, and `statements.txt` has statements with choices. The test imports the
-//! statistics into a scratch copy, and compares each statement's plans.
+//! `schema.sql` is the template, `production.sql` fills it, and `statements.txt` contains statements with
+//! alternatives. The test imports the statistics into a scratch copy, and compares each statement's plans.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,14 +16,14 @@ use crate::common::random::Random;
 const SCHEMA: &str = include_str!("schema.sql");
 const DATA: &str = include_str!("production.sql");
 const STATEMENTS: &str = include_str!("statements.txt");
-/// Extension with which the import reads heights of B-trees.
+/// Extension that the import needs to read B-tree heights.
 const HEIGHTS: &str = "CREATE EXTENSION pageinspect";
-/// Required part of the statements whose plans have the same shape.
+/// Minimum share of statements whose plans have the same shape.
 const SAME_SHAPE: f64 = 0.98;
-/// Maximum difference of costs, of plans with the same shape.
+/// Maximum relative difference between the costs of plans with the same shape.
 const SAME_COST: f64 = 0.01;
 
-/// A statement to compare.
+/// Statement to compare.
 struct Case {
     text: String,
     role: Option<&'static str>,
@@ -31,7 +31,7 @@ struct Case {
 }
 
 impl Case {
-    /// Draws the choices of a line.
+    /// Selects random alternatives in a line.
     fn draw(line: &str, random: &mut Random) -> Self {
         let (role, line) = match line.strip_prefix("reader: ") {
             Some(rest) => (Some("reader"), rest),
@@ -46,7 +46,7 @@ impl Case {
             let (choice, after) = after.split_once('}').unwrap();
             text += before;
             if choice.contains('{') {
-                // A literal of an array or of JSON, with choices in it.
+                // This is an array or JSON literal that contains alternatives.
                 text.push('{');
                 rest = &rest[before.len() + 1..];
                 continue;
@@ -98,7 +98,7 @@ impl Case {
     }
 }
 
-/// Returns kinds, tables and indexes of a plan's nodes.
+/// Returns the kinds, tables and indexes of a plan's nodes.
 fn shape(node: &Value) -> Value {
     let names = [
         "Node Type",
@@ -114,8 +114,8 @@ fn shape(node: &Value) -> Value {
     Value::Array(shape)
 }
 
-/// Sorts the output columns of each node. Production has added one of its columns again, so that `SELECT *` has another
-/// order there.
+/// Sorts each node's output columns. Production has dropped a column and added it again, so `SELECT *` has a
+/// different order there.
 fn sort_output(node: &mut Value) {
     if let Some(columns) = node["Output"].as_array_mut() {
         columns.sort_by_key(Value::to_string);
@@ -133,14 +133,14 @@ fn differing(one: &Value, other: &Value) -> BTreeSet<String> {
     ones.zip(others).fold(names, |names, (one, other)| &names | &differing(one, other))
 }
 
-/// Differences of all statements on one major.
+/// Differences between all statements' plans on one major.
 #[derive(Default)]
 struct Outcome {
     statements: usize,
     other_shape: Vec<String>,
     other_cost: Vec<String>,
     identical: usize,
-    /// Numbers of plans in which these properties differ, of those with the same shape.
+    /// Number of plans whose shape is the same but whose properties differ, by the set of properties.
     properties: BTreeMap<BTreeSet<String>, usize>,
 }
 

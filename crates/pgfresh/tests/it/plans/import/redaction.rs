@@ -1,11 +1,12 @@
-//! `--redact`: no planted value is in the file, and its tokens keep the order of the values.
+//! Tests `--redact`: no planted value is in the file, and the file's tokens keep the order of the values.
 
 use std::fs;
 
 use super::{run, scene, statistics};
 use crate::common::on_every_major;
 
-/// Values of the schema, some as PostgreSQL prints a part of them. The second list needs `--redact` for two columns.
+/// Values in the schema, some of them only as the part that PostgreSQL prints. The second list needs `--redact` for
+/// two columns.
 const PLANTED: &[&str] = &[
     "ommon-secret-01",
     "secret-02",
@@ -21,7 +22,7 @@ const PLANTED: &[&str] = &[
     "88849",
 ];
 const PLANTED_IN_LISTED: &[&str] = &["secret-06", "secret-08"];
-/// Values in expressions, which statistics may have from version 14 on.
+/// Values in expressions, which statistics can contain from version 14 on.
 const PLANTED_IN_EXPRESSIONS: &[&str] = &["secret-09", "secret-10"];
 
 on_every_major! {
@@ -71,7 +72,7 @@ fn redacted_files_have_no_planted_value(major: u32) {
     assert!(!read("all").contains("2026-"), "a date");
 }
 
-/// The planner compares tokens by the column's collation. Only Hawaiian sorts all vowels before all consonants.
+/// The planner compares tokens with the column's collation. Only Hawaiian sorts all vowels before all consonants.
 #[test]
 fn tokens_sort_alike_in_every_collation() {
     let scene = scene();
@@ -85,7 +86,7 @@ fn tokens_sort_alike_in_every_collation() {
     };
     let lists = [bounds("full_name", 2), bounds("email", 2), bounds("search", 4)];
     assert!(lists.iter().all(|list| list.len() > 10), "{lists:?}");
-    // A collation cannot be a parameter, so a loop puts its name into the statement.
+    // A collation can't be a parameter, so a loop puts its name into the statement.
     let list =
         lists.iter().map(|list| format!("('{{{}}}'::text[])", list.join(","))).collect::<Vec<_>>().join(", ");
     scene.write(

@@ -1,11 +1,11 @@
-//! Encryption of the import's connection, with the modes of libpq.
+//! Tests that the import's connection is encrypted, with libpq's modes.
 
 use std::fs;
 
 use crate::common::serve::Serve;
 use crate::common::{Outcome, Scene, User, finish};
 
-/// Imports statistics from the server of `serve`.
+/// Imports statistics from the server that `serve` runs.
 fn import(serve: &Serve, host: &str, parameters: &str) -> Outcome {
     let scene = Scene::new(User::Ourselves);
     let url = format!("postgresql://postgres@{host}:{}/postgres?{parameters}", serve.ready["port"]);
@@ -20,7 +20,7 @@ fn import_has_the_modes_of_libpq() {
     let other = Serve::at(Scene::new(User::Ourselves), ["--tls"]);
     let root = |serve: &Serve| serve.ready["root_certificate"].as_str().unwrap().to_owned();
     let folder = tempfile::tempdir().unwrap();
-    // Both roots have one name, so only the signature tells them apart.
+    // Both root certificates have the same name, so only the signature distinguishes them.
     let wrong = folder.path().join("wrong root.crt");
     fs::copy(root(&other), &wrong).unwrap();
     let (root, wrong) = (root(&serve), wrong.to_str().unwrap().replace(' ', "%20"));
