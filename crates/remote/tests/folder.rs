@@ -1,4 +1,4 @@
-//! Pushes to a directory and fetches from it.
+//! Tests pushes to a directory and fetches from it.
 
 use std::cell::Cell;
 use std::fs;
@@ -11,7 +11,7 @@ use storage::{Building, Cache, Entry, SigningKey};
 use tempfile::TempDir;
 use template::TemplateSource;
 
-/// A template on one machine, its signing key, and a store.
+/// Template on one machine, its signing key, and a store.
 struct Ground {
     directory: TempDir,
     entry: Entry,
@@ -24,7 +24,7 @@ impl Ground {
         let files = directory.path().join("files");
         fs::create_dir_all(&files).unwrap();
         fs::create_dir(directory.path().join("store")).unwrap();
-        // No two frames are equal.
+        // Each frame is different.
         let bytes: Vec<u8> = (0..400_000_u32)
             .flat_map(|number| blake3::hash(&number.to_ne_bytes()).as_bytes()[..4].to_vec())
             .collect();
@@ -38,7 +38,7 @@ impl Ground {
         self.directory.path().join("store")
     }
 
-    /// Returns a client of the store and the cache of `machine`.
+    /// Returns a client for the store, and the cache of `machine`.
     fn remote(&self, machine: &str) -> (RemoteCache, Cache) {
         let cache = Cache::locate(Some(&self.directory.path().join(machine))).unwrap();
         let address = format!("file://{}", self.store().display()).parse().unwrap();
@@ -54,7 +54,7 @@ impl Ground {
         remote.push(&self.entry, &self.key, Timeouts::ASKED_FOR, progress).unwrap().bytes
     }
 
-    /// Returns true if `machine`, whose cache is empty, gets the whole template.
+    /// Returns whether `machine`, whose cache is empty, gets the whole template.
     fn is_fetched(&self, machine: &str) -> bool {
         let (remote, cache) = self.remote(machine);
         let building = cache.building("abc", || ()).unwrap();

@@ -187,7 +187,7 @@ fn released_leases_leave_their_holder() {
     serve.lease(&json!({ "name": "orders", "holder": other }));
     drop(holding);
     let is_leased = |name: &str| serve.call(&format!("GET /v1/databases/{name}"), &Value::Null).status == 200;
-    // pgfresh releases the holder's leases in the order in which they began.
+    // pgfresh releases the holder's leases in the order of their start.
     wait_until("the end of the holder's last lease", || !is_leased("last"));
     assert!(is_leased("orders"), "it is another client's");
 }

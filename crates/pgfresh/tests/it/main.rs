@@ -1,12 +1,13 @@
-//! Tests the binary, and the crates below it with real servers. There is a module for each command and feature, and CONTRIBUTING.md
-//! has an index of them.
+//! Tests the binary, and the crates below it with real servers. There is a module for each command and feature, and
+//! CONTRIBUTING.md has an index of them.
 //!
 //! ```sh
 //! cargo test -p pgfresh --test it                  # all
 //! cargo test -p pgfresh --test it gateway::        # one module
 //! ```
-//! All modules run in the same process, and tests in different modules run concurrently. Therefore no test changes the process: its
-//! environment, working directory, umask, limits or signal handlers. A test that needs different values starts a child process.
+//! All modules run in the same process, and tests in different modules run concurrently. Therefore no test changes the
+//! process: its environment, working directory, umask, limits or signal handlers. A test that needs different values
+//! starts a child process.
 // Tests may ignore failures.
 #![allow(clippy::let_underscore_must_use)]
 

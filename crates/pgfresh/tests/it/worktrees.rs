@@ -1,4 +1,5 @@
-//! Git worktrees: each folder of a repository has its own background server and databases, and all share one cached template.
+//! Tests Git worktrees: each folder of a repository has its own background server and databases, and all folders
+//! share one cached template.
 
 use std::path::Path;
 use std::process::Command;
@@ -22,7 +23,7 @@ fn git(folder: &Path, words: &[&str]) {
     assert_eq!(outcome.code, Some(0), "{outcome}");
 }
 
-/// Returns the URL of the server, without the database.
+/// Returns the server's part of the URL, without the database.
 fn server_of(url: &Outcome) -> &str {
     url.stdout.rsplit_once('/').expect("a URL").0
 }
@@ -46,7 +47,7 @@ fn each_worktree_has_its_own_server() {
     assert_ne!(server_of(&of_main), server_of(&of_feature));
     assert!(of_main.stderr.contains("building template"), "{of_main}");
     assert!(!of_feature.stderr.contains("building template"), "{of_feature}");
-    // A folder below the project finds the same server.
+    // In a folder below the project, pgfresh finds the same server.
     let below = pgfresh(&scene, &main.join("tests"), &["url", "orders"]);
     assert_eq!(below.stdout, of_main.stdout);
 
@@ -57,7 +58,7 @@ fn each_worktree_has_its_own_server() {
     pgfresh(&scene, &main, &["psql", "orders", "--", "-Xqc", "INSERT INTO one VALUES (1)"]);
     assert_eq!((count(&main, "one"), count(&feature, "one")), ("1\n".to_owned(), "0\n".to_owned()));
 
-    // A new migration of one worktree changes neither the server nor the data of the other one.
+    // A new migration in one worktree doesn't affect the other worktree's server or data.
     scene.write("feature/schema.sql", "CREATE TABLE two (id int);");
     assert_eq!(count(&feature, "two"), "0\n");
     assert_eq!(pgfresh(&scene, &main, &["url", "orders"]).stdout, of_main.stdout);

@@ -58,9 +58,9 @@ impl Gateway {
     /// copy that pgfresh made while a client waited has no backends, and pgfresh selects that copy only if there
     /// isn't another.
     ///
-    /// If a backend takes more than a second to start, pgfresh forgets its startup parameters until the next client,
-    /// because starting backends ahead of clients must not slow down a busy server. So this function opens another
-    /// lease from time to time.
+    /// Starting backends ahead of clients must not slow down a busy server. So if a backend takes more than a second
+    /// to start, pgfresh forgets its startup parameters until the next client. For that case, this function opens
+    /// another lease from time to time.
     fn wait_for_backends(&self, options: &str, size: usize) {
         let sql = "SELECT min(waiting), count(*) FROM (SELECT count(pid) AS waiting FROM pg_database \
             JOIN pg_stat_activity USING (datname) WHERE datname LIKE 'pgfresh\\_ready\\_%' GROUP BY datname) AS ready";

@@ -122,7 +122,7 @@ fn forbidden_parameters_find_no_backend() {
     assert!(matches!(error, LeaseError::Refused(_)), "{error}");
 }
 
-/// This parameter can be set only when a session starts.
+/// Only the start of a session can set this parameter.
 #[test]
 fn later_configuration_is_in_effect() {
     let server = after_a_client(ServerOptions::default(), "SELECT", &params("postgres"));

@@ -1,7 +1,7 @@
 //! Tests that pgfresh leaves nothing behind, whichever process ends, at any moment and by any signal.
 //!
-//! Each loop kills [`kills`] times as each available user, at moments that cover a whole run: before the guard,
-//! during the copy, the boot, the command and the stop, and after the end.
+//! Each loop kills [`kills`] times as each available user. The moments cover a whole run: before the guard, during
+//! the copy, the boot, the command and the stop, and after the end.
 
 mod kills;
 

@@ -62,7 +62,7 @@ fn one_shard_of_a_fleet_builds() {
     let builds = |way| row(&report, title, "way", way)["set-ups"].as_str().unwrap().to_owned();
     assert_eq!(builds("every shard migrates"), "2");
     assert_eq!(builds("every shard restores a dump"), "0");
-    // On a machine that is too busy for a download, a shard builds the template itself and reports it.
+    // If a machine is too busy for a download, its shard builds the template itself and reports it.
     let notes = report["notes"].as_array().unwrap();
     let refused = notes.iter().filter(|note| note.as_str().unwrap().contains(" is built here: ")).count();
     let built: usize =

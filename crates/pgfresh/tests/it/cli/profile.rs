@@ -45,8 +45,7 @@ const TRIAL: &str = "database=profile_";
 /// Samples per second below which the machine is too busy for the test.
 const FEW: f64 = 5.0;
 
-/// Runs `script` under `run --profile` with `options`, and repeats that while the machine is too busy. Returns the
-/// profile.
+/// Runs `script` under `run --profile` with `options`, again if the machine is too busy. Returns the profile.
 fn profile_of(scene: &Scene, options: &[&str], script: &str) -> (Value, Outcome) {
     let words =
         [&["run", "--profile", "--report", "out.json"], options, &["--", "sh", "-euc", script]].concat();

@@ -65,7 +65,7 @@ fn ready(server: LeaseFixture) -> DigestFixture {
 }
 
 impl DigestFixture {
-    /// Returns the number of databases that were made with SQL.
+    /// Returns the number of databases that SQL statements have made.
     fn made_by_sql(&self) -> usize {
         let log = fs::read_to_string(self.server.started.server.run().log()).unwrap();
         log.matches("statement: CREATE DATABASE").count()
@@ -313,8 +313,7 @@ fn no_copy_has_a_dropped_owner(major: u32) {
     assert!(gone.is_empty(), "{gone:?}");
 }
 
-/// A replication slot suggests that there is a standby. The server then makes the copies itself, even after the slot
-/// has gone.
+/// A replication slot is a sign of a standby. The server then makes the copies itself, even after the slot has gone.
 fn the_server_copies_with_standbys(major: u32) {
     let fixture = open(major);
     fixture.server.admin("SELECT pg_create_physical_replication_slot('standby')");
@@ -358,7 +357,7 @@ fn impostors_of_a_template_are_not_copied(major: u32) {
     fixture.give_template_name_to_another();
     let leased = (0..4).find_map(|lease| fixture.expect_fresh(&format!("lease_{lease}")).err());
     assert!(matches!(leased, Some(LeaseError::Changed(_))), "{leased:?}");
-    // pgfresh serves a database that was made with SQL.
+    // pgfresh serves a database that SQL has made.
     fixture.server.admin("CREATE DATABASE own TEMPLATE template0");
     drop(fixture.connect("own", "postgres"));
 }

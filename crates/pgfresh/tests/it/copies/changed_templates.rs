@@ -1,4 +1,4 @@
-//! Tests that copies don't contain changes that were made to a template on its server, although a superuser can
+//! Tests that copies don't contain a superuser's changes to a template on its server, although a superuser can
 //! circumvent the template's protection.
 
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Simulates a network with a machine for each pgfresh and a load balancer in front of them, like pods behind a service.
+//! Simulates a network with a machine for each pgfresh and a load balancer in front of them, like pods behind a
+//! service.
 //!
 //! ```text
 //! clients, HAProxy 203.0.113.1:5432 ──┬── 198.51.100.2:5432   pgfresh in its network namespace

@@ -158,7 +158,7 @@ fn first(messages: &[SimpleQueryMessage]) -> String {
     value.unwrap_or_default().to_owned()
 }
 
-/// What the clients have observed.
+/// Observations of the clients.
 #[derive(Default)]
 struct Seen {
     /// Start and duration of each lease through the load balancer.

@@ -147,7 +147,7 @@ pub(crate) fn invalid_bytes_get_the_servers_answer(major: u32) {
         let isolation = ["clone", "rollback"][random.below(2)];
         let mut bytes = if isolation == "clone" { message(b'Q', b"SELECT 1\0") } else { Vec::new() };
         // In rollback isolation, a client that closes before its response has arrived loses the response. So there,
-        // the test only sends invalid lengths or unknown tags, both of which end the session.
+        // the test only sends invalid lengths or unknown tags, because both end the session.
         let unknown = b"p!\0Zz~";
         let (tag, kind) = match isolation {
             "clone" => (tags[random.below(tags.len())], random.below(4)),

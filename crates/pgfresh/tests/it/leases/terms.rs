@@ -207,7 +207,7 @@ fn closing_sessions_works_without_linger(major: u32) {
     }
 }
 
-/// This includes sessions that continue without their client.
+/// Includes sessions that continue without their client.
 fn names_of_ended_clients_allow_any_isolation(major: u32) {
     let gateway = Gateway::start(major, "CREATE TABLE t (v text)", &["--linger", "0"]);
     for (first, next) in [("clone", "rollback"), ("rollback", "clone"), ("clone", "clone")] {

@@ -152,7 +152,7 @@ fn huge_tables_are_sparse_and_absurd_ones_refused() {
         assert!(plan.starts_with("Index Scan using t_pkey"), "{plan}");
         let plan = explain(&mut scratch, "SELECT * FROM t").unwrap();
         assert!(plan.contains("rows=49999"), "{plan}");
-        // There is neither a page more than the page numbers allow, nor more rows than pages can hold.
+        // pgfresh must not apply more pages than page numbers allow, or more rows than pages can hold.
         huge.pages = u32::MAX;
         let mut many = table("public", "here", 1, Vec::new());
         many.rows = 1e300;
@@ -210,7 +210,7 @@ fn settings_of_the_database_hide_no_finding() {
         let analysis = plans::analyze(&mut scratch, &suite, &Limits::default());
         let suggested: Vec<_> = analysis.suggestions.iter().map(|index| index.sql.as_str()).collect();
         assert_eq!(suggested, ["CREATE INDEX ON t (number)"], "{analysis:?}");
-        // The database's role can still explain the other statement.
+        // Statements are still explained with the privileges of the database's role.
         assert!(analysis.unexplained[0].cause.contains("permission denied for table here"), "{analysis:?}");
     }
 }

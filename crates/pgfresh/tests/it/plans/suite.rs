@@ -34,7 +34,7 @@ impl Suite {
         self.scene.run(self.words(options, script))
     }
 
-    /// Returns the arguments of such a run.
+    /// Returns the arguments for a run like [`Self::run`].
     pub(super) fn words(&self, options: &[&str], script: &str) -> Vec<String> {
         let (psql, pgfresh) = (crate::common::ground::psql(), crate::common::ground::program());
         let script =
@@ -45,7 +45,7 @@ impl Suite {
         words.into_iter().map(str::to_owned).collect()
     }
 
-    /// Runs a script that must succeed, and returns the report in JSON.
+    /// Runs a script that must succeed, and returns the JSON report.
     pub(super) fn report(&self, options: &[&str], script: &str) -> Value {
         let outcome = self.run(&[options, &["--report", "out.json"]].concat(), script);
         assert_eq!(outcome.code, Some(0), "{outcome}");
@@ -98,14 +98,14 @@ fn statistics() -> Value {
     })
 }
 
-/// Returns the plan of the statement with this normalized text.
+/// Returns the plan of the statement whose normalized text is `statement`.
 pub(super) fn plan<'a>(report: &'a Value, statement: &str) -> &'a Value {
     let plans = report["plans"].as_array().unwrap();
     let plan = plans.iter().find(|plan| plan["statement"] == statement);
     plan.unwrap_or_else(|| panic!("no {statement}: {report:#}"))
 }
 
-/// Returns all lines of all shapes of a statement.
+/// Returns all lines of all plan shapes for a statement.
 pub(super) fn shapes(report: &Value, statement: &str) -> String {
     plan(report, statement)["shapes"].to_string()
 }

@@ -1,4 +1,4 @@
-//! Two pushers at once, and one that is killed: no reader finds an incomplete template.
+//! Tests two concurrent pushers, and a pusher that is killed: no reader finds an incomplete template.
 
 use std::time::{Duration, Instant};
 

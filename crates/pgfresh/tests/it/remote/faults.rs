@@ -1,9 +1,10 @@
-//! A fault of a remote gives one warning, and the result is right. pgfresh waits for no remote without end.
+//! Tests faults of a remote: each causes one warning, and the result is correct. pgfresh never waits for a remote
+//! forever.
 
 use super::*;
 use crate::common::random::Random;
 
-/// Returns faults of all kinds, at random positions of the `whole` bytes of an undisturbed answer.
+/// Returns faults of all kinds, at random positions in a complete response of `whole` bytes.
 fn faults(whole: u64, random: &mut Random) -> Vec<Fault> {
     let mut place = || random.number() % whole;
     vec![
@@ -53,7 +54,8 @@ fn read_faults_give_one_warning() {
                 let fetched = assert_right(&outcome, &context);
                 assert_eq!(warnings(&outcome).len(), usize::from(!fetched), "{context}: {outcome}");
                 if matches!(fault, Fault::CutOnce(_)) && store != Store::Http {
-                    // pgfresh requests the head only once, and continues the other downloads where they broke off.
+                    // pgfresh requests the head only once, and continues the other downloads where they were
+                    // interrupted.
                     assert!(
                         fetched || outcome.stderr.contains("could not read the "),
                         "{context}: {outcome}"
@@ -70,7 +72,7 @@ fn a_cut_download_resumes() {
         let fleet = Fleet::new();
         let running = store.start(&fleet.scene);
         assert!(!assert_right(&finish(fleet.pusher("builder", &running, &ask())), "build"));
-        // Each part is less than a frame, and more than the head and the tree.
+        // Each part is smaller than a frame, and larger than the head and the tree.
         let proxy = Proxy::start(running.port.unwrap(), Fault::CutEach(70_000));
         let (url, variables) = running.through(proxy.port);
         let outcome = finish(fleet.pgfresh("reader", &url, &variables, &ask()));
@@ -93,7 +95,7 @@ fn write_faults_give_no_error() {
                 let proxy = Proxy::start(running.port.unwrap(), fault);
                 let (url, variables) = running.through(proxy.port);
                 fleet.forget("faulty");
-                // Builds another template each time.
+                // Builds a different template each time.
                 fleet.scene.write("migrations/0002.sql", &format!("-- {round} {fault:?}"));
                 let mut command = fleet.pgfresh("faulty", &url, &variables, &ask());
                 command.env("PGFRESH_SIGNING_KEY", &fleet.secret).env("PGFRESH_CACHE_PUSH", "always");

@@ -1,5 +1,5 @@
-//! Remote template cache: machines fetch from real stores the templates that other machines have built. After any fault, the result is
-//! the signed template, or a local build and one warning.
+//! Tests the remote template cache: machines fetch the templates that other machines have built from real stores.
+//! After any fault, the result is either the signed template, or a local build and one warning.
 
 mod concurrent_pushes;
 mod faults;
@@ -15,18 +15,18 @@ use self::proxy::{Fault, Proxy};
 use self::stores::{ALL, RunningStore, Store};
 use crate::common::{Outcome, Scene, User, depth, finish, ground};
 
-/// Configuration whose setup writes the time at which it begins.
+/// Configuration whose setup writes the time when it starts.
 const CONFIG: &str = r#"
 [template]
 setup = "date +%s%N >>began; cat migrations/*.sql | psql -XAtq -v ON_ERROR_STOP=1"
 inputs = ["migrations/**"]
 "#;
-/// SQL for some megabytes that hardly compress, and some that do.
+/// SQL for several megabytes of data, partly compressible and partly almost incompressible.
 const ROWS: &str = "CREATE TABLE rows AS SELECT i, md5(i::text) AS text FROM generate_series(1, 40000) i;";
 const QUESTION: &str = "SELECT count(*), sum(i), md5(string_agg(text, '' ORDER BY i)) FROM rows";
 const ANSWER: &str = "40000|800020000|";
 
-/// Project, pair of keys, and machines by name.
+/// Project, key pair, and machines by name.
 struct Fleet {
     scene: Scene,
     public: String,
@@ -35,7 +35,7 @@ struct Fleet {
 
 impl Drop for Fleet {
     fn drop(&mut self) {
-        // Caches and stores are the test's. Other files are leftovers of pgfresh.
+        // Caches and stores belong to the test. Other files are leftovers of pgfresh.
         for entry in fs::read_dir(&self.scene.place).into_iter().flatten().flatten() {
             if entry.path().join("images").is_dir() || entry.file_name() == "store" {
                 drop(fs::remove_dir_all(entry.path()));
@@ -57,9 +57,9 @@ impl Fleet {
         Self { scene, public, secret }
     }
 
-    /// Returns the cache of a machine; a new one has the base image.
+    /// Returns a machine's cache. A new machine's cache contains the base image.
     fn cache(&self, machine: &str) -> PathBuf {
-        // The cache is in memory, because pgfresh waits for writes into a cache on a disk.
+        // The cache is in memory, because pgfresh waits for writes to a cache on a disk.
         let cache = self.scene.place.join(machine);
         if !cache.exists() {
             ground::copy_base_cache(self.scene.user, &cache);
@@ -67,12 +67,12 @@ impl Fleet {
         cache
     }
 
-    /// Removes the cache of a machine, so that the next one of that name is new.
+    /// Removes a machine's cache, so that the next machine with this name is new.
     fn forget(&self, machine: &str) {
         drop(fs::remove_dir_all(self.scene.place.join(machine)));
     }
 
-    /// Returns a command for pgfresh on a machine that knows the remote.
+    /// Returns a command for pgfresh on a machine that uses the remote.
     fn pgfresh(&self, machine: &str, url: &str, variables: &[(&str, String)], words: &[&str]) -> Command {
         let mut command = self.scene.pgfresh(words);
         for (name, _) in std::env::vars() {
@@ -96,12 +96,12 @@ impl Fleet {
         self.pgfresh(machine, &store.reads, &store.variables, words)
     }
 
-    /// Returns the number of the setup's runs.
+    /// Returns how many times the setup has run.
     fn builds(&self) -> usize {
         fs::read_to_string(self.scene.directory.join("began")).map_or(0, |text| text.lines().count())
     }
 
-    /// Returns the fingerprint of the template.
+    /// Returns the template's fingerprint.
     fn fingerprint(&self) -> String {
         let shown = self.scene.run(["template", "show", "--json"]).stdout;
         let (_, rest) = shown.split_once("\"fingerprint\":\"").expect(&shown);
@@ -109,7 +109,7 @@ impl Fleet {
     }
 }
 
-/// Makes a pair of keys at `file`. Returns the public one, and the text of the secret one.
+/// Makes a key pair at `file`. Returns the public key, and the text of the secret key.
 fn keygen(scene: &Scene, file: &str) -> (String, String) {
     let outcome = scene.run(["template", "keygen", file]);
     assert_eq!(outcome.code, Some(0), "{outcome}");
@@ -123,7 +123,8 @@ fn ask() -> Vec<&'static str> {
     vec!["run", "--", ground::psql(), "-XAtqc", QUESTION]
 }
 
-/// Checks the answer. Returns whether the template was fetched, and fails if there is more than one warning.
+/// Checks the result of the question. Returns whether the template was fetched, and fails if there is more than one
+/// warning.
 fn assert_right(outcome: &Outcome, context: &str) -> bool {
     assert!(outcome.code == Some(0) && outcome.stdout.starts_with(ANSWER), "{context}: {outcome}");
     let warnings = warnings(outcome);
@@ -133,7 +134,7 @@ fn assert_right(outcome: &Outcome, context: &str) -> bool {
     fetched
 }
 
-/// Returns the lines about failures of the remote.
+/// Returns the lines about remote failures.
 fn warnings(outcome: &Outcome) -> Vec<&str> {
     outcome
         .stderr
@@ -218,7 +219,7 @@ fn only_new_parts_are_transferred() {
     let second = size() - first;
     assert!(second * 4 < first, "{second} after {first}");
     assert!(assert_right(&finish(fleet.reader("reader", &running, &ask())), "fetched"));
-    // "gc" removes the first template, but not the parts that the second shares with it.
+    // "gc" removes the first template, but not the parts that the second template shares with it.
     let gc = ["template", "gc", "--remote", "--older-than", "0s"];
     let old = std::time::SystemTime::now() - std::time::Duration::from_hours(48);
     for kind in ["blobs", "heads"] {
@@ -234,7 +235,7 @@ fn only_new_parts_are_transferred() {
     assert!(outcome.stdout.contains("removed 1 template,"), "{outcome}");
     assert!(assert_right(&finish(fleet.reader("another", &running, &ask())), "after gc"));
     assert_eq!(finish(fleet.reader("reader", &running, &gc)).code, Some(0));
-    // When no template needs the parts, "gc" removes all of that age.
+    // When no template needs the parts, "gc" removes all parts of that age.
     let outcome = finish(fleet.reader("reader", &running, &gc));
     assert_eq!((outcome.code, size()), (Some(0), 0), "{outcome}");
 }
@@ -297,7 +298,7 @@ fn only_the_branch_that_is_named_pushes() {
     ];
     assert_eq!(push("proposed", &proposed), 0);
     assert_eq!(push("main", &[("GITLAB_CI", "true"), ("CI_COMMIT_BRANCH", "main")]), 1);
-    // Verbose output has the reason.
+    // Verbose output contains the reason.
     let feature = [("GITLAB_CI", "true"), ("CI_COMMIT_BRANCH", "feature")];
     let nowhere = "no CI system says which this is";
     for (push, variables, verbose, why) in [
@@ -319,7 +320,7 @@ fn only_the_branch_that_is_named_pushes() {
         });
         assert_eq!(lines.collect::<Vec<_>>(), Vec::from_iter(said.as_deref()), "{push}: {outcome}");
     }
-    // Without the key, pgfresh pushes nothing, and the command succeeds.
+    // Without the key, pgfresh doesn't push anything, and the command succeeds.
     fs::remove_dir_all(running.folder.join("heads")).unwrap();
     let mut command = fleet.reader("keyless", &running, &ask());
     command.env("PGFRESH_CACHE_PUSH", "always");
@@ -327,7 +328,7 @@ fn only_the_branch_that_is_named_pushes() {
     assert_eq!(heads(&running.folder), 0);
 }
 
-/// On a machine without the mount, each pgfresh would push to a local disk.
+/// If pgfresh created the directory on a machine without the mount, each machine would push to a local disk.
 #[test]
 fn missing_directories_are_reported_not_created() {
     let fleet = Fleet::new();

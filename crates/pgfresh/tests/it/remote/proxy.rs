@@ -1,4 +1,4 @@
-//! Proxy that damages a store's answers, as networks and servers do.
+//! Proxy that damages a store's responses, as networks and servers do.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -7,29 +7,30 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// Fault of the proxy.
+/// Damage that the proxy does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
     None,
-    /// No process listens.
+    /// No process listens on the port.
     Refused,
-    /// Every answer has this status.
+    /// Every response has this status.
     Status(u16),
-    /// The proxy reads a request and never answers.
+    /// The proxy reads a request and never responds.
     Silent,
-    /// Each answer redirects to the proxy itself.
+    /// Each response redirects to the proxy itself.
     RedirectLoop,
-    /// An answer has no end.
+    /// A response never ends.
     Endless,
-    /// Each connection ends after so many bytes of answers.
+    /// Each connection ends after this many response bytes.
     CutEach(u64),
-    /// The first connection to reach so many bytes in all ends; others do not.
+    /// Once all connections together have this many response bytes, the connection with the last of these bytes ends.
+    /// No other connection ends.
     CutOnce(u64),
-    /// One byte a second comes, from that byte on.
+    /// From this byte on, the proxy sends one byte per second.
     Drip(u64),
-    /// No byte comes, from that byte on.
+    /// From this byte on, the proxy doesn't send anything.
     Freeze(u64),
-    /// One bit of that byte is wrong.
+    /// One bit in this byte is wrong.
     Flip(u64),
 }
 
@@ -37,12 +38,12 @@ struct Shared {
     to: u16,
     fault: Mutex<Fault>,
     connections: AtomicUsize,
-    /// Bytes of answers on all connections.
+    /// Number of response bytes on all connections.
     sent: AtomicU64,
     over: AtomicBool,
 }
 
-/// Running proxy on a free port.
+/// Proxy that is running on a free port.
 pub(super) struct Proxy {
     pub(super) port: u16,
     shared: Arc<Shared>,
@@ -51,13 +52,13 @@ pub(super) struct Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::SeqCst);
-        // Wakes the accepting thread.
+        // This connection wakes the accepting thread.
         drop(TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)));
     }
 }
 
 impl Proxy {
-    /// Starts a proxy for the server on the port `to`.
+    /// Starts a proxy for the server on port `to`.
     pub(super) fn start(to: u16, fault: Fault) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -88,7 +89,7 @@ impl Proxy {
         self.shared.connections.load(Ordering::SeqCst)
     }
 
-    /// Returns the bytes of answers so far.
+    /// Returns the number of response bytes so far.
     pub(super) fn sent(&self) -> u64 {
         self.shared.sent.load(Ordering::SeqCst)
     }
@@ -127,7 +128,7 @@ impl Shared {
         }
     }
 
-    /// Sends the same answer to every request of a connection.
+    /// Sends the same response to every request on a connection.
     fn answer(&self, client: &mut TcpStream, answer: &str) -> std::io::Result<()> {
         while read_request(client)? && !self.over.load(Ordering::SeqCst) {
             client.write_all(answer.as_bytes())?;
@@ -148,7 +149,7 @@ impl Shared {
         result
     }
 
-    /// Forwards the server's answers, with the fault.
+    /// Forwards the server's responses, with the fault.
     fn answers(&self, mut server: &TcpStream, mut client: &TcpStream) -> std::io::Result<()> {
         let (mut buffer, mut of_this) = (vec![0; 16 * 1024], 0);
         loop {
@@ -191,7 +192,7 @@ impl Shared {
     }
 }
 
-/// Reads up to the end of a request's head; false at the end of the connection.
+/// Reads up to the end of a request's head. Returns false at the end of the connection.
 fn read_request(client: &mut TcpStream) -> std::io::Result<bool> {
     let (mut head, mut byte) = (Vec::new(), [0]);
     while !head.ends_with(b"\r\n\r\n") {

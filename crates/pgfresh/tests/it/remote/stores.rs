@@ -1,4 +1,4 @@
-//! Real stores, each a server on a free port that ends with the test.
+//! Real stores. Each is a server on a free port, and ends with the test.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -9,7 +9,7 @@ use std::thread;
 
 use crate::common::{Scene, WAIT_TIMEOUT};
 
-/// Kind of a remote. An HTTP server is read-only, so tests push templates through its directory.
+/// Kind of store. An HTTP server is read-only, so tests push templates through its directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Store {
     File,
@@ -23,7 +23,7 @@ pub(super) enum Store {
 pub(super) const ALL: [Store; 6] =
     [Store::File, Store::Http, Store::S3, Store::Gcs, Store::Azure, Store::Oci];
 
-/// Running store.
+/// Store that is running.
 pub(super) struct RunningStore {
     /// URL for pushes.
     pub(super) writes: String,
@@ -32,7 +32,7 @@ pub(super) struct RunningStore {
     /// Environment variables for clients.
     pub(super) variables: Vec<(&'static str, String)>,
     pub(super) port: Option<u16>,
-    /// Folder of the store's files, if the server keeps its objects as such.
+    /// Folder with the store's files, if the server stores its objects as files.
     pub(super) folder: PathBuf,
     server: Option<Child>,
 }
@@ -46,7 +46,7 @@ impl Drop for RunningStore {
     }
 }
 
-/// Returns the path of an installed server, and fails without it, so that no test is skipped.
+/// Returns the path of an installed server. Fails if it isn't installed, so that no test is skipped.
 fn installed(path: &str) -> PathBuf {
     let folder = std::env::var_os("PGFRESH_TEST_STORES").map(PathBuf::from).unwrap_or_default();
     let installed = folder.join(path);
@@ -54,16 +54,16 @@ fn installed(path: &str) -> PathBuf {
     installed
 }
 
-/// Starts a server, and returns it with its port, which its output names after `before`.
+/// Starts a server. Returns the process and its port, which the server prints after `before`.
 fn start(command: &mut Command, before: &str) -> (Child, u16) {
-    // Both streams go into one pipe, because the servers differ in which one they use.
+    // Both streams go to the same pipe, because some servers use stdout and others stderr.
     let (reader, writer) = std::io::pipe().unwrap();
     command.stdin(Stdio::null()).stdout(writer.try_clone().unwrap()).stderr(writer);
     let mut child = command.spawn().unwrap();
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let (found, finds) = mpsc::channel();
     let before = before.to_owned();
-    // The thread keeps reading, so that the server can keep writing.
+    // The thread continues to read, so that the server can continue to write.
     thread::spawn(move || {
         for line in BufReader::new(reader).lines().map_while(Result::ok) {
             let port = line.split_once(&before).and_then(|(_, rest)| {
@@ -139,7 +139,7 @@ fn s3(folder: PathBuf) -> RunningStore {
     RunningStore::of("s3://templates/some/prefix".to_owned(), s3_variables(port), folder, (server, port))
 }
 
-/// Returns the variables for a server on this port.
+/// Returns the environment variables for a server on `port`.
 fn s3_variables(port: u16) -> Vec<(&'static str, String)> {
     vec![
         ("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{port}")),
@@ -205,7 +205,7 @@ fn oci_url(port: u16) -> String {
 }
 
 impl RunningStore {
-    /// Returns a store with one URL for reads and writes.
+    /// Returns a store with the same URL for reads and writes.
     fn of(
         url: String,
         variables: Vec<(&'static str, String)>,
@@ -215,7 +215,7 @@ impl RunningStore {
         Self { writes: url.clone(), reads: url, variables, port: Some(port), folder, server: Some(server) }
     }
 
-    /// Returns the URL and variables of the store behind a proxy on `port`.
+    /// Returns the store's URL and variables behind a proxy on `port`.
     pub(super) fn through(&self, port: u16) -> (String, Vec<(&'static str, String)>) {
         let own = self.port.expect("a store with a port");
         let other = |text: &str| text.replace(&format!(":{own}"), &format!(":{port}"));

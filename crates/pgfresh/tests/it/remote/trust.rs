@@ -1,9 +1,10 @@
-//! Trust in remotes: pgfresh uses only templates that a trusted key has signed for the same fingerprint, although others may write to the store.
+//! Tests trust in remotes: pgfresh only uses templates that a trusted key has signed for the same fingerprint,
+//! although others can write to the store.
 
 use super::*;
 use crate::common::random::Random;
 
-/// Returns a store with the template, and the path of its head.
+/// Returns a store with the template, and the path of the template's head.
 fn pushed(fleet: &Fleet) -> (RunningStore, PathBuf) {
     let running = Store::File.start(&fleet.scene);
     assert!(!assert_right(&finish(fleet.pusher("builder", &running, &ask())), "build"));
@@ -26,18 +27,18 @@ fn heads_without_trusted_signature_are_unused() {
     let fleet = Fleet::new();
     let (running, head) = pushed(&fleet);
     let good = fs::read_to_string(&head).unwrap();
-    // Another template, signed with the right key.
+    // Another template, signed with the correct key.
     fleet.scene.write("migrations/0002.sql", "CREATE TABLE other (id int);");
     assert!(!assert_right(&finish(fleet.pusher("builder", &running, &ask())), "another"));
     let other = fs::read_to_string(running.folder.join("heads").join(fleet.fingerprint())).unwrap();
     fs::remove_file(fleet.scene.directory.join("migrations/0002.sql")).unwrap();
     fs::write(&head, &other).unwrap();
     assert_refused(&fleet, &running, "its signature is that of template");
-    // The tree of the other template with the head of this one.
+    // The other template's tree with this template's head.
     let line = |text: &str| text.lines().nth(1).unwrap().to_owned();
     fs::write(&head, good.replace(&line(&good), &line(&other))).unwrap();
     assert_refused(&fleet, &running, "is not the one that was signed");
-    // Heads that are unsigned, of a newer pgfresh, and empty.
+    // Heads that are unsigned, from a newer pgfresh, or empty.
     let unsigned: String = good.split_inclusive('\n').take(7).collect();
     for (text, why) in [
         (unsigned.as_str(), "its signature is damaged"),
@@ -48,14 +49,14 @@ fn heads_without_trusted_signature_are_unused() {
         fs::write(&head, text).unwrap();
         assert_refused(&fleet, &running, why);
     }
-    // A head signed with a foreign key.
+    // A head that is signed with an untrusted key.
     fs::remove_file(&head).unwrap();
     let (public, secret) = keygen(&fleet.scene, "foreign");
     let mut command = fleet.pusher("builder", &running, &["template", "push"]);
     command.env("PGFRESH_CACHE_KEYS", &public).env("PGFRESH_SIGNING_KEY", &secret);
     assert_eq!(finish(command).code, Some(0));
     assert_refused(&fleet, &running, "which is not trusted");
-    // A machine that may push replaces the head.
+    // A machine that can push replaces the head.
     let outcome = finish(fleet.pusher("builder", &running, &["template", "push"]));
     assert!(outcome.stdout.contains("pushed, "), "{outcome}");
     fleet.forget("reader");

@@ -1,13 +1,13 @@
-//! Only `sys` names the operating system, only crates from `server` on name PostgreSQL's files, and only settings read the
-//! environment.
+//! Checks that only `sys` names the operating system, that only crates from `server` on name PostgreSQL's files, and
+//! that only settings read the environment.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Words of the operating system's interfaces.
+/// Identifiers from the operating system's interfaces.
 const SYSTEM: &[&str] = &["rustix", "libc::", "std::os::linux", "\"/proc", "\"/sys/"];
 
-/// Files that may name the operating system.
+/// Files that are allowed to name the operating system.
 const EXEMPT: &[(&str, &str)] = &[
     ("bench/src/floor.rs", "the floor beside pgfresh's own copy shares no code with it"),
     ("profile/src/recorder.rs", "says where the procfs is that `machine` reads; tests make others"),
@@ -17,13 +17,13 @@ const EXEMPT: &[(&str, &str)] = &[
 const FILES: &[&str] =
     &["PGSQL", "postmaster.pid", "postgresql.conf", "pg_hba.conf", "pg_wal\"", "PG_VERSION", "pg_control"];
 
-/// Crates that know nothing of a server.
+/// Crates that don't deal with servers.
 const BELOW_SERVER: &[&str] = &["sys", "storage", "pgwire", "report"];
 
 /// Calls that read the environment.
 const ENVIRONMENT: &[&str] = &["env::var"];
 
-/// Files that read the environment, and why they do it apart from the settings.
+/// Files other than the settings that read the environment, and why they do.
 const READS_ENVIRONMENT: &[(&str, &str)] = &[
     ("pgfresh/src/settings/mod.rs", "settings: what clap does not read of PGFRESH_*"),
     (
@@ -94,7 +94,7 @@ fn files_of_postgres_are_named_from_server_on() {
     assert!(found.is_empty(), "files of PostgreSQL below crates/server:\n{}", found.join("\n"));
 }
 
-/// A check that finds nothing proves nothing until it has found something.
+/// A check that doesn't find anything proves something only if it can find something.
 #[test]
 fn planted_violations_are_found() {
     let planted = tempfile::tempdir().unwrap();
@@ -111,8 +111,8 @@ fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// Returns each line of code that names one of `words`, in the source files below `crates` that `is_checked`. Skips comments, and
-/// tests, which stand at the end of a file.
+/// Returns each line of code that contains one of `words`, in the source files below `crates` for which `is_checked`
+/// returns true. Skips comments, and tests, which are at the end of a file.
 fn occurrences(crates: &Path, words: &[&str], is_checked: impl Fn(&str) -> bool) -> Vec<String> {
     let mut found = Vec::new();
     for path in sources(crates) {

@@ -1,5 +1,5 @@
-//! The files of a crate import each other without circles, so that a reader of one need not know all the others. A module and
-//! its own children may import each other, because they have one purpose.
+//! Checks that a crate's files don't import each other in circles, so that readers can understand a file without all
+//! the others. A module and its own children can import each other, because they have the same purpose.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,10 +9,10 @@ use syn::visit::{self, Visit};
 
 use super::house::is_of_tests;
 
-/// Path of a module below its crate; empty for the crate itself.
+/// Path of a module within its crate. It is empty for the crate root.
 type Module = Vec<String>;
 
-/// Modules of one crate.
+/// A crate's modules.
 #[derive(Default)]
 struct Crate {
     files: BTreeMap<Module, syn::File>,
@@ -31,8 +31,8 @@ fn no_files_import_each_other_in_a_circle() {
     assert!(found.is_empty(), "files that import each other:\n{}", found.join("\n"));
 }
 
-/// Files of this crate name each thing by the module that defines it. Otherwise the re-exports of `lib.rs` tie each file to all
-/// others.
+/// Files in this crate refer to each item through the module that defines it. Otherwise, the re-exports in `lib.rs`
+/// would connect each file to all others.
 #[test]
 fn lease_files_import_from_the_defining_module() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("lease/src");
@@ -44,7 +44,7 @@ fn lease_files_import_from_the_defining_module() {
     );
 }
 
-/// Proves that the check finds imports through another module.
+/// Checks that imports through another module are found.
 #[test]
 fn a_planted_import_through_another_module_is_found() {
     let planted = tempfile::tempdir().unwrap();
@@ -56,7 +56,7 @@ fn a_planted_import_through_another_module_is_found() {
     assert_eq!(Crate::read(planted.path()).detours(), ["a: crate::Thing", "a: crate::c::Other"]);
 }
 
-/// Proves that the check finds circles.
+/// Checks that circles are found.
 #[test]
 fn a_circle_that_is_planted_is_found() {
     let planted = tempfile::tempdir().unwrap();
@@ -65,7 +65,7 @@ fn a_circle_that_is_planted_is_found() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     };
-    // The circles go through a path in an expression, a re-export and a child. Imports of tests do not count.
+    // The circles go through a path in an expression, a re-export and a child. Imports in tests don't count.
     write("lib.rs", "mod a; mod b; mod c; mod d; pub use c::Thing;");
     write("a.rs", "use crate::b::{self, inner::{Other, more}}; fn f() {}");
     write("b/mod.rs", "mod inner; fn f() -> crate::Thing { inner::g() }");
@@ -95,7 +95,7 @@ impl Crate {
         found
     }
 
-    /// Returns each circle once, as module names, with the first one repeated at the end.
+    /// Returns each circle once, as module names, with the first name repeated at the end.
     fn circles(&self) -> Vec<Vec<String>> {
         let edges: BTreeMap<&Module, BTreeSet<Module>> =
             self.files.iter().map(|(module, file)| (module, self.imports(module, file))).collect();
@@ -112,7 +112,7 @@ impl Crate {
         found
     }
 
-    /// Returns the modules that a file imports items of, without its parents and children.
+    /// Returns the modules whose items a file imports, except for the file's parents and children.
     fn imports(&self, module: &Module, file: &syn::File) -> BTreeSet<Module> {
         let mut paths = Paths::default();
         paths.visit_file(file);
@@ -149,14 +149,14 @@ impl Crate {
         imports.iter().any(|imported| imported == name)
     }
 
-    /// Returns the module that has the item of a path.
+    /// Returns the module that contains a path's item.
     fn resolve(&self, module: &Module, path: &[String]) -> Option<Module> {
         let (at, item) = self.find(module, path)?;
         Some(item.and_then(|item| self.origin(&at, &item)).unwrap_or(at))
     }
 
-    /// Returns the module that a path leads to, and the next step of the path, which is an item there. There is no item if the path
-    /// ends with a module.
+    /// Returns the module that a path leads to, and the next segment of the path, which is an item there. If the path
+    /// ends with a module, there is no item.
     fn find(&self, module: &Module, path: &[String]) -> Option<(Module, Option<String>)> {
         let (mut at, mut rest) = match path.first()?.as_str() {
             "crate" => (Module::new(), &path[1..]),
@@ -179,7 +179,7 @@ impl Crate {
         Some((at, None))
     }
 
-    /// Returns the module that `module` re-exports `name` of.
+    /// Returns the module whose item `name` is re-exported by `module`.
     fn origin(&self, module: &Module, name: &str) -> Option<Module> {
         let uses = self.files.get(module)?.items.iter().filter_map(|item| match item {
             syn::Item::Use(item) if !matches!(item.vis, syn::Visibility::Inherited) => Some(&item.tree),
@@ -203,7 +203,7 @@ fn module_of(path: &Path) -> Module {
     steps
 }
 
-/// Returns the shortest way from `start` back to it.
+/// Returns the shortest path from `start` back to it.
 fn shortest_circle(start: &Module, edges: &BTreeMap<&Module, BTreeSet<Module>>) -> Option<Vec<Module>> {
     let mut ways = vec![vec![start.clone()]];
     let mut seen = BTreeSet::new();
@@ -246,7 +246,7 @@ impl<'ast> Visit<'ast> for Paths {
     }
 }
 
-/// Collects the names that a tree of imports introduces.
+/// Collects the names that an import tree introduces.
 fn names(tree: &syn::UseTree, found: &mut Vec<String>) {
     match tree {
         syn::UseTree::Path(path) => names(&path.tree, found),
@@ -257,7 +257,7 @@ fn names(tree: &syn::UseTree, found: &mut Vec<String>) {
     }
 }
 
-/// Expands a tree of imports into paths.
+/// Expands an import tree into paths.
 fn flatten(tree: &syn::UseTree, before: &mut Vec<String>, paths: &mut Vec<Vec<String>>) {
     let mut end = |name: String| paths.push(before.iter().cloned().chain([name]).collect());
     match tree {

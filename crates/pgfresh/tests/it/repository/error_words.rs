@@ -1,5 +1,6 @@
-//! No code decides by the words of an error or a hint: it uses the code or the remedy. The check finds searches and comparisons in
-//! text that is called like an error's, in all languages of the repository.
+//! Checks that code doesn't make decisions based on the text of an error or a hint: it must use the code or the
+//! remedy. The check finds searches and comparisons in variables named like an error's text, in all languages in the
+//! repository.
 
 use std::fs;
 use std::path::Path;
@@ -8,10 +9,10 @@ use std::path::Path;
 const FOLDERS: &[&str] = &["crates", "clients", "examples", "peers", "packaging"];
 const LANGUAGES: &[&str] =
     &["rs", "py", "js", "mjs", "cjs", "ts", "mts", "go", "java", "rb", "php", "ex", "exs", "cs"];
-/// Folders with code of others.
+/// Folders with third-party code.
 const FOREIGN: &[&str] = &["node_modules", "target", "vendor", "_build", "deps", "bin", "obj"];
 
-/// Names, or parts of names, of an error's text.
+/// Names, or parts of names, for an error's text.
 const NAMES: &[&str] = &[
     "cause",
     "detail",
@@ -26,9 +27,9 @@ const NAMES: &[&str] = &[
     "reason",
     "why",
 ];
-/// Names, or parts of names, of what an error has for programs.
+/// Names, or parts of names, for an error's machine-readable properties.
 const FOR_PROGRAMS: &[&str] = &["code", "kind", "remedy", "sqlstate", "state", "status"];
-/// Methods that search in a text, in lower case and without `_` and `?`.
+/// Methods that search in a string, in lower case and without `_` and `?`.
 const METHODS: &[&str] = &[
     "contains",
     "endswith",
@@ -52,7 +53,7 @@ const METHODS: &[&str] = &[
     "stripprefix",
     "stripsuffix",
 ];
-/// Functions that search in a text that is an argument.
+/// Functions that search in a string argument.
 const FUNCTIONS: &[&str] = &[
     "strings.Contains(",
     "strings.EqualFold(",
@@ -71,7 +72,7 @@ const FUNCTIONS: &[&str] = &[
     ".test(",
 ];
 
-/// Files that search in such a text, and why.
+/// Files that search in error text, and why.
 const ALLOWED: &[(&str, &str)] = &[
     ("crates/bench/src/events/document_store.rs", "shortens what MongoDB's driver says"),
     ("crates/bench/src/events/ferretdb.rs", "is a test"),
@@ -94,7 +95,7 @@ fn no_code_decides_by_words_of_errors() {
     }
 }
 
-/// Proves that the check finds a decision by words in each language, and nothing else.
+/// Checks that decisions based on text are found in each language, and that nothing else is.
 #[test]
 fn planted_decisions_by_words_are_found() {
     let planted = tempfile::tempdir().unwrap();
@@ -144,7 +145,7 @@ fn planted_decisions_by_words_are_found() {
     assert_eq!(files, expected, "{found:#?}");
 }
 
-/// Returns each decision by words as `file: the end of the expression`.
+/// Returns each decision based on text as `file: the end of the expression`.
 fn violations(root: &Path) -> Vec<String> {
     let mut files = Vec::new();
     for folder in FOLDERS {
@@ -160,7 +161,7 @@ fn violations(root: &Path) -> Vec<String> {
     found
 }
 
-/// Collects the files with code that is no test, by their path below `root`.
+/// Collects the files with code other than tests, by their path relative to `root`.
 fn collect(root: &Path, folder: &Path, files: &mut Vec<String>) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for path in entries.map(|entry| entry.unwrap().path()) {
@@ -182,7 +183,7 @@ fn collect(root: &Path, folder: &Path, files: &mut Vec<String>) {
     }
 }
 
-/// Returns the code without comments and tests, in which each chain of calls is on one line.
+/// Returns the code without comments and tests, with each call chain on one line.
 fn code(text: &str, name: &str) -> String {
     let language = name.rsplit('.').next().unwrap_or_default();
     let text = if language == "rs" { text.split("\n#[cfg(test)]\nmod ").next().unwrap() } else { text };
@@ -203,7 +204,7 @@ fn code(text: &str, name: &str) -> String {
     code
 }
 
-/// Returns the searches and comparisons in the text of an error.
+/// Returns the searches and comparisons in error text.
 fn searches(code: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (at, _) in code.match_indices('.') {
@@ -219,7 +220,7 @@ fn searches(code: &str) -> Vec<String> {
         for (at, _) in code.match_indices(sign) {
             let before = code[..at].trim_end_matches(['=', '!', ' ']);
             let chain = chain_before(before, before.len());
-            // Whether there is a text says nothing about its words.
+            // Checking whether there is a text doesn't depend on what the text is.
             let is_empty = code[at + sign.len()..].starts_with(['"', '\'']);
             let is_type = before[..before.len() - chain.len()].ends_with("typeof ");
             if is_error_text(chain) && !is_empty && !is_type {
@@ -267,7 +268,7 @@ fn chain_before(code: &str, at: usize) -> &str {
     &code[start..at]
 }
 
-/// Whether a chain of names stands for the text of an error.
+/// Whether a chain of names refers to an error's text.
 fn is_error_text(chain: &str) -> bool {
     let mut words = vec![String::new()];
     for sign in chain.chars() {

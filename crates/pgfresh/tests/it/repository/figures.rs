@@ -1,15 +1,16 @@
-//! A figure on two pages is the same figure. docs/results.md has the newest one, and the other pages round it.
+//! Checks that a figure on two pages is the same. docs/results.md has the newest figure, and the other pages round
+//! it.
 
 use std::fs;
 use std::path::Path;
 
-/// Reads a page, by its path from the root of the checkout.
+/// Reads a page. `name` is its path relative to the checkout's root.
 fn page(name: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("it lies two below");
     fs::read_to_string(root.join(name)).unwrap()
 }
 
-/// Returns the part of a page from this heading to the next one of its level.
+/// Returns the part of a page from `heading` to the next heading of the same level.
 fn section<'a>(page: &'a str, heading: &str) -> &'a str {
     let level = heading.split(' ').next().unwrap();
     let start = page.find(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("no {heading:?}"));
@@ -18,7 +19,7 @@ fn section<'a>(page: &'a str, heading: &str) -> &'a str {
     &rest[..end]
 }
 
-/// Returns the cells of each row of the tables in a text.
+/// Returns the cells in each row of a text's tables.
 fn rows(text: &str) -> impl Iterator<Item = Vec<&str>> {
     let lines = text.lines().filter(|line| line.starts_with('|'));
     lines.map(|line| line.trim().trim_matches('|').split('|').map(str::trim).collect())
@@ -31,13 +32,13 @@ fn numbers(text: &str) -> Vec<String> {
     words.filter(|word| word.parse::<f64>().is_ok()).collect()
 }
 
-/// Rounds a number to as many decimals as `model` has.
+/// Rounds a number to as many decimal places as `model` has.
 fn rounded_like(number: &str, model: &str) -> String {
     let decimals = model.split_once('.').map_or(0, |(_, decimals)| decimals.len());
     format!("{:.decimals$}", number.parse::<f64>().unwrap())
 }
 
-/// Returns the numbers of all results of a command, which its sections and the summary have.
+/// Returns all numbers in a command's results, from its sections and the summary.
 fn results_of(results: &str, command: &str) -> Vec<String> {
     let plain =
         |block: &str| block.split(" --rounds").next().unwrap().replace(" MOUNT", "").trim().to_owned();

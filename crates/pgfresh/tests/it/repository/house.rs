@@ -1,5 +1,5 @@
-//! House rules that a program can check: sizes, the direction of dependencies, the map in ARCHITECTURE.md, `unsafe` and printing. Each
-//! check lists every violation as `file:line: what is wrong`.
+//! Checks house rules that a program can check: sizes, the direction of dependencies, the map in ARCHITECTURE.md,
+//! `unsafe` and printing. Each check lists every violation as `file:line: what is wrong`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +19,7 @@ const FUNCTION_LINES: usize = 60;
 /// Macros that write to the terminal. Only the binary and tests may use them.
 const PRINTING: &[&str] = &["print", "println", "eprint", "eprintln", "dbg"];
 
-/// Dependencies that each crate may have on others of the workspace, in order.
+/// For each crate, the workspace crates that it is allowed to depend on, in order.
 const ARROWS: &[(&str, &[&str])] = &[
     ("contract", &[]),
     ("pgwire", &[]),
@@ -99,7 +99,7 @@ fn only_the_binary_prints() {
     report(&printing(&root()));
 }
 
-/// Proves that each check finds violations.
+/// Checks that each check finds violations.
 #[test]
 fn every_check_finds_what_is_planted() {
     let planted = tempfile::tempdir().unwrap();
@@ -210,7 +210,7 @@ fn wrong_arrows(root: &Path) -> Vec<String> {
     found
 }
 
-/// Calls `each` with the package and the position of every dependency in `table` and the tables of its targets.
+/// Calls `each` with the package and position of every dependency in `table` and in its target-specific tables.
 fn dependencies(table: &DeTable<'_>, each: &mut impl FnMut(&str, usize)) {
     for (section, item) in table {
         let Some(inner) = item.get_ref().as_table() else { continue };
@@ -258,7 +258,7 @@ fn leading_name(text: &str) -> &str {
     &text[..end.unwrap_or(text.len())]
 }
 
-/// Returns the names of public types that more than one crate has.
+/// Returns the names of public types that more than one crate defines.
 fn double_names(root: &Path) -> Vec<String> {
     let mut known: BTreeMap<String, String> = BTreeMap::new();
     let mut found = Vec::new();
@@ -277,7 +277,7 @@ fn double_names(root: &Path) -> Vec<String> {
     found
 }
 
-/// Returns the name and line of each public type, also of inline modules.
+/// Returns the name and line of each public type, including types in inline modules.
 fn public_types(items: &[syn::Item]) -> Vec<(String, usize)> {
     let mut found = Vec::new();
     for item in items {
@@ -300,7 +300,7 @@ fn public_types(items: &[syn::Item]) -> Vec<(String, usize)> {
     found
 }
 
-/// Returns every `unsafe` outside `sys`, also in tests and macros.
+/// Returns every `unsafe` outside `sys`, including tests and macros.
 fn unsafe_code(root: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for file in sources(root).iter().filter(|file| !file.name.starts_with("crates/sys/")) {
@@ -313,7 +313,7 @@ fn unsafe_code(root: &Path) -> Vec<String> {
     found
 }
 
-/// Returns every print to the terminal in a crate that is not the binary, without its tests.
+/// Returns every print to the terminal in library crates, except for their tests.
 fn printing(root: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for file in sources(root).iter().filter(|file| file.is_library_code()) {
@@ -329,7 +329,7 @@ fn printing(root: &Path) -> Vec<String> {
     found
 }
 
-/// Function with the lines of its signature's start and its closing brace.
+/// Function, with the line where its signature starts and the line of its closing brace.
 struct Function {
     name: String,
     first: usize,
@@ -342,7 +342,7 @@ impl Function {
     }
 }
 
-/// Collects the functions of a file at any depth, also in the arguments of macros.
+/// Collects a file's functions at any depth, including those in macro arguments.
 #[derive(Default)]
 struct Functions(Vec<Function>);
 
@@ -352,7 +352,8 @@ impl Functions {
         self.0.push(Function { name: signature.ident.to_string(), first, last });
     }
 
-    /// Searches for `fn`, a name, and the next block: in `proptest!` and similar macros, the parser may see no function.
+    /// Searches for `fn`, a name, and the next block, because the parser might not see functions in `proptest!` and
+    /// similar macros.
     fn search(&mut self, tokens: TokenStream) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         for (at, token) in tokens.iter().enumerate() {
@@ -412,7 +413,7 @@ pub(crate) fn is_of_tests(item: &syn::ItemMod) -> bool {
     item.attrs.iter().any(is_test)
 }
 
-/// Collects the printing macros of a file by line and name, except in its `#[cfg(test)]` modules.
+/// Collects a file's printing macros by line and name, except in its `#[cfg(test)]` modules.
 #[derive(Default)]
 struct Prints(Vec<(usize, String)>);
 
@@ -445,7 +446,7 @@ impl<'ast> Visit<'ast> for Prints {
     }
 }
 
-/// Calls `each` with every token and the next one, also within groups.
+/// Calls `each` with every token and its successor, including tokens within groups.
 fn each_token(tokens: TokenStream, each: &mut impl FnMut(&TokenTree, Option<&TokenTree>)) {
     let mut tokens = tokens.into_iter().peekable();
     while let Some(token) = tokens.next() {
@@ -460,7 +461,7 @@ fn line(span: Span) -> usize {
     span.start().line
 }
 
-/// Rust file of the repository; its name is relative to the root, with slashes.
+/// Rust file in the repository. Its name is the path relative to the root, with slashes.
 pub(super) struct Source {
     pub(super) name: String,
     pub(super) text: String,
@@ -475,7 +476,7 @@ impl Source {
         self.text.parse().unwrap_or_else(|error| panic!("{}: {error}", self.name))
     }
 
-    /// Whether the file is in the `src` of a crate that is not the binary, and is not a test module.
+    /// Whether the file is in the `src` folder of a library crate, and isn't a test module.
     fn is_library_code(&self) -> bool {
         let mut parts = self.name.split('/');
         let placed = (parts.next(), parts.next(), parts.next());
@@ -510,7 +511,7 @@ fn collect(root: &Path, folder: &Path, found: &mut Vec<Source>) {
     }
 }
 
-/// Returns the names of the folders under `crates/` that have a crate.
+/// Returns the names of the folders under `crates/` that contain a crate.
 fn crates(root: &Path) -> Vec<String> {
     let folders = entries(&root.join("crates")).into_iter().filter(|path| path.join("Cargo.toml").is_file());
     let mut names: Vec<String> =
@@ -534,7 +535,7 @@ pub(super) fn write(root: &Path, name: &str, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// Returns the root of the repository.
+/// Returns the repository's root.
 pub(super) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()

@@ -1,4 +1,5 @@
-//! Tests about facts of Linux, which do not run with `--cfg pgfresh_portable`, are few, and all are listed in `docs/porting.md`.
+//! Checks that tests about facts of Linux, which don't run with `--cfg pgfresh_portable`, are few, and that
+//! `docs/porting.md` lists all of them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,11 +7,11 @@ use std::path::Path;
 
 use super::house::{root, sources, write};
 
-/// The attribute of such a test. Its text is the reason.
+/// Attribute that marks these tests. Its text is the reason.
 const MARK: &str = "#[cfg_attr(pgfresh_portable, ignore = \"";
-/// Maximum number of such tests.
+/// Maximum number of marked tests.
 const MOST: usize = 20;
-/// The part of the page with the list, one test in each row.
+/// Heading of the page's section with the list, which has one test in each row.
 const HEADING: &str = "## Tests about facts of Linux\n";
 
 #[test]
@@ -50,7 +51,7 @@ fn marked(root: &Path) -> BTreeSet<(String, String)> {
     found
 }
 
-/// Returns the tests and reasons in the list of a page.
+/// Returns the tests and reasons in a page's list.
 fn listed(page: &str) -> BTreeSet<(String, String)> {
     let (_, list) = page.split_once(HEADING).unwrap();
     let list = list.split("\n## ").next().unwrap_or_default();

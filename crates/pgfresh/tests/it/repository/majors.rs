@@ -1,10 +1,10 @@
-//! Conditions on the major version of PostgreSQL, which `server::Major` names. Other code asks for a capability, so that a new major
-//! needs changes in one file.
+//! Checks that only `server::Major` has conditions on PostgreSQL's major version. Other code asks for a capability,
+//! so a new major requires changes in one file only.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The file with the names. It compares the content of a `Major` (`self.0`).
+/// File with the conditions' names. It compares the number in a `Major` (`self.0`).
 const LIST: &str = "crates/server/src/major.rs";
 
 #[test]

@@ -1,9 +1,9 @@
-//! The minimum version of Rust, which `rust-version` in Cargo.toml states. Pages and other manifests repeat it.
+//! Checks the minimum Rust version, which `rust-version` in Cargo.toml defines. Pages and other manifests repeat it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Texts that a version of Rust follows.
+/// Strings that a Rust version follows.
 const STATED: [&str; 3] = ["rust-version = \"", "Rust 1.", "| Rust | 1."];
 
 #[test]
@@ -24,7 +24,7 @@ fn pages_and_manifests_state_the_minimum_rust() {
     assert!(pages >= 6, "only {pages} files state it: has their wording changed?");
 }
 
-/// Returns the versions that a text states, e.g. `1.91`.
+/// Returns the Rust versions in a text, such as `1.91`.
 fn stated(text: &str) -> Vec<&str> {
     let mut versions = Vec::new();
     for start in STATED {
@@ -40,7 +40,7 @@ fn stated(text: &str) -> Vec<&str> {
     versions
 }
 
-/// Returns the pages for users and contributors, and the manifests of other workspaces.
+/// Returns the paths of the pages for users and contributors, and of other workspaces' manifests.
 fn texts(root: &Path) -> Vec<PathBuf> {
     let mut texts = vec![root.join("README.md"), root.join("CONTRIBUTING.md")];
     for folder in ["docs", "docs/quickstart", "clients/rust", "examples/rust-tickets"] {

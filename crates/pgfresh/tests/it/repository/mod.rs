@@ -1,4 +1,4 @@
-//! Rules for the sources and pages of this repository.
+//! Checks rules for this repository's sources and pages.
 
 mod boundaries;
 mod circles;

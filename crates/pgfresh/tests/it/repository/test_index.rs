@@ -1,4 +1,5 @@
-//! Pages find their tests: the index in CONTRIBUTING.md has each module, and pages name only tests that exist.
+//! Checks that pages refer to existing tests: the index in CONTRIBUTING.md has each module, and pages only name tests
+//! that exist.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -6,7 +7,7 @@ use std::path::Path;
 use super::house::{read, report, root, sources, write};
 use super::test_names::names;
 
-/// Folder of the modules, from the root of the repository.
+/// Folder with the modules, relative to the repository's root.
 const IT: &str = "crates/pgfresh/tests/it/";
 /// Heading of the index in CONTRIBUTING.md.
 const HEADING: &str = "## Index of tests";
@@ -53,7 +54,7 @@ fn planted_gaps_of_the_index_are_found() {
     );
 }
 
-/// Returns the modules with tests that the index lacks, and the names in it that have no tests.
+/// Returns the modules with tests that aren't in the index, and the index's names that don't have tests.
 fn index_errors(root: &Path) -> Vec<String> {
     let page = read(&root.join("CONTRIBUTING.md"));
     let index = page.split(HEADING).nth(1).expect("CONTRIBUTING.md has an index of tests");
@@ -81,10 +82,10 @@ fn modules(root: &Path) -> BTreeSet<String> {
         .collect()
 }
 
-/// Returns the files and names in pages that look like those of tests, and that no source has.
+/// Returns the file names and test names in pages that no source contains.
 fn wrong_names(root: &Path) -> Vec<String> {
     let files = sources(root);
-    // Functions and settings can have such a name, too.
+    // Functions and settings can have names of this form too.
     let is_known = |name: &str| files.iter().any(|file| file.text.contains(name));
     let mut found = Vec::new();
     for page in ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/internals.md"] {
@@ -100,12 +101,12 @@ fn wrong_names(root: &Path) -> Vec<String> {
     found
 }
 
-/// Returns the texts between backticks.
+/// Returns the strings between backticks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// Whether a word has the form of a test's name, which is longer than other names: at least four words.
+/// Whether a word looks like the name of a test, which has at least four words and is longer than other names.
 fn is_test_name(word: &str) -> bool {
     word.split('_').count() > 3
         && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')

@@ -1,4 +1,4 @@
-//! Names of tests are short enough to read in a list.
+//! Checks that test names are short enough to read in a list.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 use super::house::{Source, report, root, sources, write};
 
-/// Maximum number of words in the name of a test.
+/// Maximum number of words in a test's name.
 const WORDS: usize = 8;
 
 #[test]
@@ -43,14 +43,14 @@ fn long_names(root: &Path) -> Vec<String> {
     found
 }
 
-/// Returns the names of all tests of a file, in their order.
+/// Returns the names of all tests in a file, in source order.
 pub(super) fn names(file: &Source) -> Vec<String> {
     let mut found = Vec::new();
     collect(file.tokens(), &mut found);
     found
 }
 
-/// Adds functions with an attribute `test`, and the functions that `on_every_major!` names.
+/// Adds functions with a `test` attribute, and the functions that `on_every_major!` names.
 fn collect(tokens: TokenStream, found: &mut Vec<String>) {
     let mut is_test = false;
     let mut before: [Option<TokenTree>; 2] = [None, None];

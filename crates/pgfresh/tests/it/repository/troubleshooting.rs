@@ -1,9 +1,9 @@
-//! Every error on the page of errors exists in the source.
+//! Checks that every error on the error page exists in the source.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Messages of other programs (the operating system, drivers, clap), and those that pgfresh puts together from parts.
+/// Messages from other programs (the operating system, drivers, clap), and messages that pgfresh combines from parts.
 const ELSEWHERE: &[&str] = &[
     "No such file or directory",
     "Permission denied",
@@ -51,7 +51,7 @@ fn a_message_that_nothing_says_is_found() {
     assert_eq!(missing(page, &joined(source)), ["could not close X: it was never open"]);
 }
 
-/// Returns the messages in the first column of the page's tables that have words which the source does not have.
+/// Returns the messages in the first column of the page's tables that contain words which aren't in the source.
 fn missing(page: &str, source: &str) -> Vec<String> {
     let rows = page.lines().filter(|line| line.starts_with("| `"));
     let messages = rows.flat_map(|row| row.split(" | ").next().unwrap_or(row).split('`').skip(1).step_by(2));
@@ -59,7 +59,8 @@ fn missing(page: &str, source: &str) -> Vec<String> {
     messages.filter(|message| !words(message).iter().all(said)).map(str::to_owned).collect()
 }
 
-/// Returns the runs of words between placeholders for names and values: capitals, numbers, quoted words, an ellipsis.
+/// Returns the word sequences between placeholders for names and values: capitals, numbers, quoted words, or an
+/// ellipsis.
 fn words(message: &str) -> Vec<String> {
     let mut runs = vec![Vec::new()];
     for word in message.split(' ') {
@@ -76,7 +77,7 @@ fn words(message: &str) -> Vec<String> {
     runs.iter().map(|run| run.join(" ")).collect()
 }
 
-/// Returns the source with literals as pgfresh prints them: lines joined, quotes without backslashes.
+/// Returns the source with literals as pgfresh prints them: lines joined, and quotes without backslashes.
 fn joined(source: &str) -> String {
     let mut parts = source.split("\\\n");
     let first = parts.next().unwrap_or_default().to_owned();

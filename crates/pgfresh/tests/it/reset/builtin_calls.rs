@@ -1,4 +1,5 @@
-//! Objects that run built-in functions which the client's text does not show, in the template or made in the lease.
+//! Tests objects that run built-in functions which don't appear in the client's statement. The template or the lease
+//! contains the objects.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +18,7 @@ on_every_major! {
 const CALLS: [&str; 3] =
     ["setseed(0.5)::text", "set_config('app.x', 'left', false)", "to_tsvector('english', 'cats')::text"];
 
-/// Objects with such a call, what removes them, and what uses them.
+/// Objects that contain one of these calls, what removes them, and what uses them.
 const OBJECTS: [[&str; 3]; 8] = [
     ["CREATE VIEW o AS SELECT {call} AS one", "DROP VIEW o", "TABLE o"],
     ["CREATE TABLE o (id int, x text DEFAULT {call})", "DROP TABLE o", "INSERT INTO o (id) VALUES (1)"],
@@ -51,7 +52,7 @@ const OBJECTS: [[&str; 3]; 8] = [
     ],
 ];
 
-/// Objects of one function only.
+/// Objects that contain a single specific function.
 const OTHERS: [[&str; 3]; 6] = [
     [
         "CREATE OPERATOR ## (RIGHTARG = float8, FUNCTION = setseed)",
@@ -86,10 +87,10 @@ const OTHERS: [[&str; 3]; 6] = [
     ],
 ];
 
-/// A template that leaves nothing.
+/// Template that doesn't leave anything in a backend.
 const PLAIN: &str = "CREATE ROLE reader; CREATE TABLE words (x text);";
 
-/// Some of all objects.
+/// Returns a part of all objects.
 fn some_objects() -> Vec<[String; 3]> {
     let with_calls = OBJECTS
         .iter()
@@ -97,12 +98,12 @@ fn some_objects() -> Vec<[String; 3]> {
     depth::some_of(with_calls.chain(OTHERS.iter().map(|object| object.map(ToOwned::to_owned))))
 }
 
-/// The process of the session's backend.
+/// Returns the process ID of the session's backend.
 fn process(session: &mut Connection) -> String {
     session.value("SELECT pg_backend_pid()").unwrap()
 }
 
-/// A session in a database that pgfresh has reset, so that it knows the template.
+/// Opens a session in a database that pgfresh has reset, so that pgfresh has analyzed the template.
 fn in_known_template(gateway: &Gateway, name: &str) -> Connection {
     gateway.connect_in_time(name, LASTING).close();
     let (status, answer) = gateway.reset(name);
@@ -110,7 +111,7 @@ fn in_known_template(gateway: &Gateway, name: &str) -> Connection {
     gateway.connect_in_time(name, LASTING)
 }
 
-/// Proves that the backend ends, so that no other session gets it.
+/// Checks that the backend ends, so that no other session gets it.
 fn is_nobodys(gateway: &Gateway, name: &str, pid: &str, why: &str) {
     let mut next = gateway.connect_in_time(name, LASTING);
     let left = format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {pid}");
@@ -147,7 +148,7 @@ fn backend_that_used_lease_object_is_not_reused(major: u32) {
     }
 }
 
-/// Expressions of all kinds that depend on nothing but rows, sequences and the clock.
+/// The template contains all kinds of expressions that depend only on rows, sequences and the clock.
 fn a_template_that_leaves_nothing_keeps_its_backends(major: u32) {
     let template = "CREATE SEQUENCE s; CREATE TABLE o (id int DEFAULT nextval('s') CHECK (id > random() - 2), \
             at timestamptz DEFAULT now(), x text, v tsvector GENERATED ALWAYS AS (array_to_tsvector(ARRAY[x])) STORED); \

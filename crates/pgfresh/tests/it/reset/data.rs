@@ -1,4 +1,4 @@
-//! Data of a clean database: its rows, their storage, and the planner's statistics.
+//! Tests the data in a clean database: its rows, how they are stored, and the planner's statistics.
 
 use super::{BRIEF, CHANGES, Findings, LASTING, STATE};
 use crate::common::gateway::Gateway;
@@ -11,7 +11,7 @@ on_every_major! {
     rows_come_back_as_they_were_stored
 }
 
-/// Startup options that change how the server writes or reads values.
+/// Startup options that change how the server reads or writes values.
 const OPTIONS: [&str; 10] = [
     "client_encoding=LATIN1",
     "client_encoding=SQL_ASCII",
@@ -30,14 +30,14 @@ fn rows_are_restored_whatever_the_client_has_set(major: u32) {
     let gateway = Gateway::clean(major, &[]);
     let mut findings = Findings::new(gateway.clean_state());
     for option in OPTIONS {
-        // Resets in the middle of a lease.
+        // These are resets in the middle of a lease.
         let mut session = gateway.connect("lasting", &format!("{LASTING} -c {option}")).unwrap();
         session.rows("SET search_path = public").and_then(|_| session.rows(CHANGES)).unwrap();
         session.close();
         let (status, answer) = gateway.reset("lasting");
         assert_eq!(status, 204, "{answer}");
         findings.note(format!("reset after {option}"), gateway.connect("lasting", LASTING), STATE);
-        // Ends the lease, after which one of the later names gets that database.
+        // This ends the lease. Afterwards, one of the later names gets its database.
         for round in 0..6 {
             let context = format!("name {round} after {option}");
             findings.note(context, gateway.connect(&format!("{option}_{round}"), BRIEF), STATE);
@@ -50,7 +50,8 @@ fn rows_are_restored_whatever_the_client_has_set(major: u32) {
     findings.assert_none();
 }
 
-/// From 14 on, the compression method is a property of the stored value. Debian's PostgreSQL 15 has a second method, lz4.
+/// From version 14 on, the compression method is a property of the stored value. Debian's PostgreSQL 15 has a second
+/// method, lz4.
 #[test]
 fn toast_compression_is_kept() {
     const METHOD: &str = "SELECT pg_column_compression(body) FROM packed";
@@ -66,7 +67,7 @@ fn toast_compression_is_kept() {
     findings.assert_none();
 }
 
-/// A client may switch off the statistics by which pgfresh could find changes.
+/// A client can turn off the statistics that pgfresh might use to find changes.
 fn counting_that_is_switched_off_hides_no_change(major: u32) {
     let gateway = Gateway::clean(major, &[]);
     let mut findings = Findings::new(gateway.clean_state());
@@ -125,7 +126,8 @@ fn planner_statistics_are_those_of_the_template(major: u32) {
     findings.assert_none();
 }
 
-/// Tries XML with a declaration, generated columns whose function has changed since, and a user's table in `information_schema`.
+/// Covers XML with a declaration, generated columns whose function has changed since, and a user's table in
+/// `information_schema`.
 fn rows_come_back_as_they_were_stored(major: u32) {
     let gateway = Gateway::clean(major, &[]);
     let mut findings = Findings::new(gateway.clean_state());
@@ -145,7 +147,7 @@ fn rows_come_back_as_they_were_stored(major: u32) {
     findings.assert_none();
 }
 
-/// Checks that the expected state of a clean database is the content of the template's SQL.
+/// Checks that the expected state of a clean database is what the template's SQL makes.
 #[test]
 fn the_state_that_is_compared_is_the_templates() {
     for major in majors() {

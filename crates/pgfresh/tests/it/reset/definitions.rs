@@ -1,4 +1,5 @@
-//! Definitions and resets: a template's functions, which run while rows are restored, and a client's own.
+//! Tests resets with definitions: a template's functions, which run while rows are restored, and a client's own
+//! functions.
 
 use super::{BRIEF, LASTING};
 use crate::common::gateway::Gateway;
@@ -44,7 +45,8 @@ fn a_reset_restores_function_indexes_and_checks(major: u32) {
     }
 }
 
-/// The functions depend on settings and on the configuration of text search, although the server declares them immutable.
+/// The functions depend on settings and on the text search configuration, although the server declares them
+/// immutable.
 fn a_reset_restores_values_of_builtin_functions(major: u32) {
     const NUMBER: &str = "'0.30000000000000004'::float8";
     let template = format!(
@@ -87,7 +89,7 @@ fn a_reset_restores_values_of_builtin_functions(major: u32) {
     }
 }
 
-/// Also tries casts to text that depend on nothing else.
+/// Also covers casts to text that don't depend on anything else.
 fn default_text_search_permits_resets(major: u32) {
     let template = "CREATE TABLE words (v text, t tsvector GENERATED ALWAYS AS (to_tsvector('english', v)) STORED); \
         CREATE TABLE found (v jsonb); CREATE INDEX ON found ((v->>'a')); CREATE INDEX ON found (((v->>'b')::int)); \
@@ -103,7 +105,7 @@ fn default_text_search_permits_resets(major: u32) {
     assert_eq!(gateway.dropped(), serde_json::json!({}), "{}", gateway.status());
 }
 
-/// A client defines a cast from a row type to text that could hide the row from a comparison.
+/// A client defines a cast from a row type to text, which could hide the row from a comparison.
 fn a_clients_casts_hide_nothing(major: u32) {
     let gateway = Gateway::start(major, "CREATE TABLE t (id int)", &[]);
     let hide = |catalog: &str, shown: &str| {
@@ -129,7 +131,7 @@ fn a_clients_casts_hide_nothing(major: u32) {
     }
 }
 
-/// Another session defines, uses and drops the function, so that only that session's memory still has it.
+/// A different session defines, uses and drops the function, so it only remains in that session's memory.
 fn backends_with_client_functions_are_not_reused(major: u32) {
     let gateway = Gateway::start(major, "CREATE TABLE t (id int)", &[]);
     for early in ["a", "b", "c"] {

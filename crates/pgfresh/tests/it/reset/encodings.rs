@@ -1,4 +1,4 @@
-//! Names and rows with non-ASCII characters, in databases and sessions of any encoding.
+//! Tests names and rows with non-ASCII characters, in databases and sessions with any encoding.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::common::digests::in_place;
 use crate::common::leases::{LeaseFixture, params};
 use crate::common::{WAIT_TIMEOUT, wait_until};
 
-/// Query for the database's oid and its rows.
+/// Query for the database's OID and rows.
 const SEEN: &str = r#"SELECT oid, (SELECT string_agg(name, ',' ORDER BY id) FROM U&"gr\00f6\00dfe") FROM pg_database
     WHERE datname = current_database()"#;
 
-/// Starts a server with a template in `encoding`, which psql makes by `sql`.
+/// Starts a server with a template in the encoding `encoding`, which psql makes with `sql`.
 fn server_in(encoding: &str, sql: &str) -> LeaseFixture {
     let sql = format!(
         "\\connect postgres\nDROP DATABASE app;\n\
@@ -58,7 +58,7 @@ fn latin1_templates_with_any_names_are_recycled() {
     assert!(status.dropped.is_empty() && status.errors.is_empty(), "{status:?}");
 }
 
-/// The encoding `SQL_ASCII` converts nothing, so names that are not UTF-8 cannot be written.
+/// The encoding `SQL_ASCII` doesn't convert anything, so names that aren't UTF-8 can't be written.
 #[test]
 fn names_beyond_utf8_prevent_recycling() {
     let sql = r#"DO $$BEGIN EXECUTE 'CREATE TABLE "gr' || E'\xf6' || 'e" (id int)'; END$$; CREATE TABLE t (id int)"#;

@@ -1,4 +1,5 @@
-//! A reset that finds a ready database to spare gives that one to the lease. It resets the used one in the background.
+//! Tests that a reset gives the lease another ready database, if there is one to spare, and resets the used database
+//! in the background.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ on_every_major! {
 
 const SETUP: &str = "CREATE TABLE e (v text, filler text); CREATE SEQUENCE number";
 
-/// The database, and everything that a lease here writes.
+/// Query for the database, and everything that a lease in this test writes.
 const SEEN: &str = "SELECT oid, (SELECT count(*) FROM e), (SELECT last_value || '/' || is_called FROM number) \
     FROM pg_database WHERE datname = current_database()";
 
@@ -29,7 +30,7 @@ fn wait_for_two(fixture: &DigestFixture) {
     wait_until("two ready databases", || fixture.server.leases.status().ready[0].1 > 1);
 }
 
-/// Uses the database of the lease and resets it. Returns the oid that the database had.
+/// Uses the lease's database and resets it. Returns the OID that the database had.
 fn use_and_reset(fixture: &DigestFixture) -> String {
     let (mut session, _, guard) = fixture.connect("used", "postgres");
     let seen = session.query(SEEN).unwrap().concat();
@@ -59,14 +60,14 @@ fn reset_gives_lease_another_fresh_database(major: u32) {
         wait_for_two(&fixture);
     }
     assert!(oids.windows(2).all(|pair| pair[0] != pair[1]), "{oids:?}");
-    // The databases come back.
+    // Later leases get the earlier databases again.
     oids.sort();
     oids.dedup();
     assert!(oids.len() < 10, "{oids:?}");
     assert_eq!(fixture.server.leases.status().dropped, []);
 }
 
-/// Resets follow each other so fast that the ready databases do not last.
+/// The resets follow each other so quickly that the ready databases are used up.
 #[test]
 fn resets_without_pause_give_fresh_databases() {
     let fixture = fixture(ServerOptions::default());
@@ -77,7 +78,7 @@ fn resets_without_pause_give_fresh_databases() {
     assert_eq!(fixture.server.leases.status().dropped, []);
 }
 
-/// The next test may use the name of the transaction again at once.
+/// The next test might immediately use the name of the prepared transaction again.
 #[test]
 fn prepared_transactions_end_before_reset_is_answered() {
     let fixture = fixture(in_place(ServerOptions::default()));

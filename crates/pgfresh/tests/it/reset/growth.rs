@@ -1,11 +1,12 @@
-//! Small leases of one database leave files and catalog rows behind, but these do not grow without bound.
+//! Tests that small leases of the same database leave files and catalog rows behind, but that these don't grow
+//! without limit.
 
 use template::ServerOptions;
 
 use crate::common::digests::DigestFixture;
 use crate::common::wait_until;
 
-/// Database that a reset follows after each `statement`.
+/// Database that is reset after each `statement`.
 struct Reused(DigestFixture);
 
 impl Reused {
@@ -51,6 +52,6 @@ fn a_database_whose_catalogs_have_grown_is_dropped() {
     });
     let leases = leases.count();
     assert_eq!(reused.0.server.leases.status().dropped, [("its catalogs grew too much", 1)]);
-    // Each lease adds some 220 rows.
+    // Each lease adds about 220 rows.
     assert!((70..100).contains(&leases), "{leases}");
 }

@@ -1,7 +1,8 @@
-//! Every lease is clean: the next holder of a database sees no effect of earlier sessions, however they ended, and a new session
-//! equals the first one.
+//! Tests that every lease is clean: the next holder of a database doesn't see effects of earlier sessions, however
+//! they ended, and a new session equals the first session.
 //!
-//! The tests are clients of `pgfresh serve` and `pgfresh run` over PostgreSQL's protocol and HTTP, and call no function of pgfresh.
+//! The tests are clients of `pgfresh serve` and `pgfresh run`, over PostgreSQL's protocol and HTTP, and don't call
+//! pgfresh's functions.
 
 mod builtin_calls;
 mod data;
@@ -24,15 +25,15 @@ use std::fmt::Display;
 use crate::common::connection::{Connection, SqlError};
 use crate::common::gateway::Gateway;
 
-/// Template with tables that are empty or have known values.
+/// Template whose tables are empty or have known values.
 const TEMPLATE: &str = include_str!("template.sql");
 
-/// Options of a lease that ends with its last session.
+/// Options for a lease that ends with its last session.
 pub(crate) const BRIEF: &str = "-c pgfresh.linger=0";
-/// Options of a lease that outlives its sessions.
+/// Options for a lease that outlives its sessions.
 const LASTING: &str = "-c pgfresh.linger=60s";
 
-/// Query for all rows and parameters that the tests of this module change, as one text.
+/// Query that returns all rows and parameters that this module's tests change, as one string.
 const STATE: &str = "SELECT pg_catalog.concat_ws(' ', (SELECT count(*) FROM t), \
     (SELECT string_agg(id || '=' || v, ',' ORDER BY id) FROM seed), \
     (SELECT string_agg(extract(epoch FROM at) || '/' || day || '/' || extract(epoch FROM span) || '/' \
@@ -50,7 +51,7 @@ const CHANGES: &str = "INSERT INTO t VALUES ('dirty'); UPDATE seed SET v = '1' W
     SELECT nextval('used')";
 
 impl Gateway {
-    /// Starts a gateway with the template of this module.
+    /// Starts a gateway with this module's template.
     pub(crate) fn clean(major: u32, options: &[&str]) -> Self {
         Self::start(major, TEMPLATE, options)
     }
@@ -61,7 +62,7 @@ impl Gateway {
     }
 }
 
-/// Results that differ from those of a clean database or session.
+/// Results that differ from those in a clean database or session.
 struct Findings {
     expected: String,
     rounds: u32,
@@ -73,7 +74,7 @@ impl Findings {
         Self { expected: expected.into(), rounds: 0, wrong: Vec::new() }
     }
 
-    /// Adds the result of `sql` in a new session, or the error that prevented the session; returns the session.
+    /// Adds the result of `sql` in a new session, or the error that prevented the session. Returns the session.
     fn note(
         &mut self,
         context: impl Display,
@@ -93,7 +94,7 @@ impl Findings {
         }
     }
 
-    /// Fails if a result differs from the expected one.
+    /// Fails if a result differs from the expected result.
     #[track_caller]
     fn assert_none(self) {
         let shown: Vec<_> = self.wrong.iter().take(6).map(String::as_str).collect();

@@ -1,4 +1,4 @@
-//! New connections: settings of roles are the current ones, and nothing of earlier sessions remains.
+//! Tests new connections: they have the current settings of roles, and nothing is left from earlier sessions.
 
 use super::{BRIEF, Findings, LASTING};
 use crate::common::connection::Connection;
@@ -11,7 +11,7 @@ on_every_major! {
     a_new_session_shows_no_earlier_state
 }
 
-/// `ALTER ROLE ALL` is in force for each session that begins afterwards.
+/// `ALTER ROLE ALL` affects each session that starts afterwards.
 fn sessions_begin_with_current_role_settings(major: u32) {
     const WORK_MEM: &str = "SHOW work_mem";
     let gateway = Gateway::clean(major, &[]);
@@ -34,10 +34,10 @@ fn sessions_begin_with_current_role_settings(major: u32) {
     findings.assert_none();
 }
 
-/// Query whether a random number is the first after `setseed(0.42)`: before 15, and from 15 on.
+/// Queries for whether a random number is the first after `setseed(0.42)`: before version 15, and from 15 on.
 const RANDOM: [&str; 2] = ["SELECT random() = 0.5699319181861568", "SELECT random() = 0.742944875302392"];
 
-/// Action of a session, and a query that tells whether a session is free of its effect.
+/// Action in a session, and a query for whether a session is free of the action's effect.
 struct Trace {
     done: String,
     probe: &'static str,
@@ -49,7 +49,7 @@ impl Trace {
         Self { done: done.into(), probe, clean: clean.into() }
     }
 
-    /// Returns all effects that `DISCARD ALL` leaves.
+    /// Returns all effects that `DISCARD ALL` doesn't remove.
     fn all(gateway: &Gateway) -> Vec<Self> {
         let folder = gateway.socket_directory().display().to_string();
         let dblink =
@@ -58,7 +58,7 @@ impl Trace {
         gateway.direct("postgres", "SELECT pg_replication_origin_create('origin')").unwrap();
         let libraries = "SELECT count(*) FROM pg_settings WHERE name LIKE 'auto_explain.%'";
         vec![
-            // In 1 of 10^15 cases, a new session gives this number, too.
+            // In one of 10^15 cases, a new session also generates this number.
             Self::new("SELECT setseed(0.42)", RANDOM[usize::from(gateway.major >= 15)], "f"),
             Self::new("LOAD 'auto_explain'", libraries, "0"),
             Self::new(dblink, "SELECT dblink_get_connections() IS NULL", "t"),
@@ -90,7 +90,8 @@ impl Trace {
     }
 }
 
-/// Tries a session with another name, one with the same name after a reset over HTTP, and one that asks for a reset.
+/// Tests a session with another name, a session with the same name after a reset over HTTP, and a session that
+/// requests a reset.
 fn a_new_session_shows_no_earlier_state(major: u32) {
     let gateway = Gateway::clean(major, &[]);
     gateway.direct("postgres", "CREATE ROLE guest").unwrap();
@@ -109,8 +110,8 @@ fn a_new_session_shows_no_earlier_state(major: u32) {
 
 fn play(gateway: &Gateway, trace: &Trace, round: u32, findings: &mut Findings) {
     let probe = trace.probe;
-    // Only one session can use a replication origin, and an ended backend takes a moment to release it. Only the query counts: a
-    // failed action proves no leftover.
+    // Only one session can use a replication origin, and an ended backend takes a moment to release it. Only the
+    // query's result counts, because a failed action doesn't leave anything.
     let leave = |session: Option<Connection>| {
         let Some(mut session) = session else { return };
         wait_until(

@@ -1,5 +1,5 @@
-//! Row of a database in `pg_database`, which a superuser can change from within the database. The next client sees the template's
-//! values.
+//! Tests a database's row in `pg_database`, which a superuser can change from within the database. The next client
+//! sees the template's values.
 
 use super::{BRIEF, Findings};
 use crate::common::gateway::Gateway;
@@ -12,10 +12,10 @@ on_every_major! {
 /// Columns that differ between databases, or change by themselves.
 const OWN: [&str; 4] = ["oid", "datname", "datfrozenxid", "datminmxid"];
 
-/// Number of later leases after each change. One of them gets the changed database, unless it was dropped.
+/// Number of later leases after each change. One of them gets the changed database, unless pgfresh has dropped it.
 const LATER: usize = 4;
 
-/// Returns a value of a column that no template has.
+/// Returns a value for the column that no template has.
 fn other_value(column: &str) -> &'static str {
     match column {
         "datdba" => "'pg_monitor'::regrole",
@@ -47,7 +47,7 @@ fn each_column_of_pg_database_is_restored(major: u32) {
     let columns: Vec<String> =
         gateway.direct("postgres", columns).unwrap().into_iter().flatten().flatten().collect();
     let mut findings = Findings::new(gateway.connect_in_time("untouched", BRIEF).value(&row).unwrap());
-    // The files of a database are in its tablespace, so a database with another tablespace is unusable.
+    // A database's files are in its tablespace, so a database with another tablespace is unusable.
     let is_changed = |column: &&String| !OWN.contains(&column.as_str()) && *column != "dattablespace";
     for column in columns.iter().filter(is_changed) {
         let change = format!(
@@ -65,14 +65,14 @@ fn each_column_of_pg_database_is_restored(major: u32) {
     findings.assert_none();
 }
 
-/// Versions before 15 store no collation version.
+/// PostgreSQL versions before 15 don't store the collation version of a database.
 #[test]
 fn a_refreshed_collation_version_is_restored() {
     majors_since(15).into_iter().for_each(refresh_collation_version);
 }
 
 fn refresh_collation_version(major: u32) {
-    // Simulates an upgrade of the system's C library after the setup of the template.
+    // Simulates an upgrade of the system's C library after the template's setup.
     let template = "UPDATE pg_database SET datcollate = 'C', datctype = 'C', datcollversion = '9' \
         WHERE datname = current_database()";
     let gateway = Gateway::start(major, template, &[]);

@@ -1,4 +1,4 @@
-//! Tables whose rows the server does not let a reset write or delete in the usual way.
+//! Tests tables whose rows the server doesn't let a reset write or delete in the usual way.
 
 use server::VersionRequest;
 use template::ServerOptions;
@@ -17,7 +17,7 @@ impl DigestFixture {
         Self::untouched(ServerOptions { installation, ..ServerOptions::default() }, setup)
     }
 
-    /// Runs `change` in several leases with a reset after each, and checks that `rows` returns the template's rows.
+    /// Runs `change` in several leases, each followed by a reset, and checks that `rows` returns the template's rows.
     fn plays(&self, change: &str, rows: &str, expected: &str) {
         wait_until("two ready databases", || self.server.leases.status().ready[0].1 > 1);
         for round in 0..3 {
@@ -31,7 +31,7 @@ impl DigestFixture {
     }
 }
 
-/// The server refuses to delete rows of such a table, because it could not identify them to subscribers.
+/// The server refuses to delete rows from this table, because it couldn't identify them to subscribers.
 fn a_published_table_without_a_key_is_reset(major: u32) {
     let fixture = DigestFixture::on(
         major,
@@ -45,7 +45,7 @@ fn a_published_table_without_a_key_is_reset(major: u32) {
     fixture.plays("INSERT INTO seeded VALUES (2)", rows, "0 1 0");
     let status = fixture.server.leases.status();
     assert_eq!((status.errors, status.dropped), (Vec::new(), Vec::new()), "PostgreSQL {major}");
-    // The server cannot truncate such a table alone.
+    // The server can't truncate this table alone.
     fixture.plays("INSERT INTO target VALUES (1)", rows, "0 1 0");
     let status = fixture.server.leases.status();
     assert_eq!(status.errors, [], "PostgreSQL {major}");

@@ -1,4 +1,4 @@
-//! Proof of recycling: after any sessions, the database that comes back equals an unused one.
+//! Tests recycling: after any sessions, the database that comes back equals an unused database.
 
 use std::time::Duration;
 
@@ -11,16 +11,17 @@ use crate::common::digests::{DigestFixture, in_place};
 use crate::common::leases::{LeaseFixture, params};
 use crate::common::wait_until;
 
-/// Template with an object of each kind that a reset must handle.
+/// Template with all kinds of objects that a reset must handle.
 const SETUP: &str = include_str!("recycled_template.sql");
-/// Statements of sessions, one a line; `{n}` stands for a small number.
+/// Statements for sessions, one in each line. `{n}` stands for a small number.
 const STATEMENTS: &str = include_str!("recycled_statements.sql");
 
 fn make_fixture() -> DigestFixture {
     fixture_with(|options, setup| LeaseFixture::new(options, setup, Duration::from_mins(10), false))
 }
 
-/// Makes a fixture in which an earlier server has noted the plan of resets, and copies are by files. Unlogged tables prevent both.
+/// Makes a fixture whose reset plan an earlier server has stored, and whose copies are file copies. Unlogged tables
+/// prevent both.
 fn make_noted_fixture() -> DigestFixture {
     fixture_with(|options, setup| {
         let client = |earlier: &LeaseFixture| earlier.note(&params("postgres"));
@@ -34,7 +35,7 @@ fn fixture_with(open: impl Fn(ServerOptions, &str) -> LeaseFixture) -> DigestFix
     fixture
 }
 
-/// Makes a fixture without any client so far.
+/// Makes a fixture that hasn't had clients yet.
 fn untouched_fixture_with(open: impl Fn(ServerOptions, &str) -> LeaseFixture) -> DigestFixture {
     let settings = vec![("max_prepared_transactions".to_owned(), "8".to_owned())];
     let options = ServerOptions { settings, ..ServerOptions::default() };
@@ -42,7 +43,7 @@ fn untouched_fixture_with(open: impl Fn(ServerOptions, &str) -> LeaseFixture) ->
     DigestFixture::of(server)
 }
 
-/// Number of tables whose reading takes so long that a client comes before its end.
+/// Number of tables that take so long to read that a client connects before pgfresh has read them all.
 const MANY: usize = 800;
 
 fn many_tables() -> String {
@@ -50,16 +51,16 @@ fn many_tables() -> String {
     (1..=MANY).map(table).collect::<Vec<_>>().join(";")
 }
 
-/// End of a session.
+/// How a session ends.
 #[derive(Debug, Clone, Copy)]
 enum End {
-    /// The session ends idle, and its backend returns to the pool.
+    /// The session is idle when it ends, and its backend returns to the pool.
     Given,
     /// The backend closes in any state.
     Closed,
 }
 
-/// Plays the sessions, resets the database, and compares it with an unused one.
+/// Runs the sessions, resets the database, and compares it with an unused database.
 fn check(
     fixture: &DigestFixture,
     name: &str,
@@ -72,7 +73,7 @@ fn check(
     Ok(())
 }
 
-/// Plays the sessions and resets the database.
+/// Runs the sessions and resets the database.
 fn play(
     fixture: &DigestFixture,
     name: &str,
@@ -82,7 +83,7 @@ fn play(
         let user = if *as_guest { "guest" } else { "postgres" };
         let (mut session, startup_response, guard) = fixture.connect(name, user);
         for statement in statements {
-            // Many statements fail on purpose, and their effects until then count as well.
+            // Many statements fail on purpose. Their effects before the error count too.
             let _ = session.query(statement);
         }
         if matches!(end, End::Given) {
@@ -96,7 +97,8 @@ fn play(
     fixture.server.leases.reset(name, false).map_err(|error| TestCaseError::fail(error.to_string()))
 }
 
-/// Returns the statements, and whether recycling must undo them: those under a "-- cheap" line.
+/// Returns the statements, and whether recycling must be able to undo them, which is the case below a "-- cheap"
+/// line.
 fn statements() -> Vec<(&'static str, bool)> {
     let mut cheap = true;
     let mut all = Vec::new();
@@ -109,7 +111,7 @@ fn statements() -> Vec<(&'static str, bool)> {
     all
 }
 
-/// Draws a statement, a cheap one `cheap_ones` times as often as an expensive one.
+/// Selects a statement. Cheap statements are selected `cheap_ones` times as often as expensive ones.
 fn statement(cheap_ones: u32) -> impl Strategy<Value = String> {
     let (cheap, dear): (Vec<_>, Vec<_>) = statements().into_iter().partition(|(_, cheap)| *cheap);
     let line = prop_oneof![cheap_ones => prop::sample::select(cheap), 1 => prop::sample::select(dear)];
@@ -155,7 +157,7 @@ fn comes_back_as_never_used(fixture: DigestFixture) {
     assert!(status.recycled.0 * 5 > u64::from(cases()), "hardly anything was recycled: {status:?}");
 }
 
-/// The first client comes while pgfresh makes the first copies, in one of which it reads the template.
+/// The first client connects while pgfresh makes the first copies, and reads the template in one of them.
 #[test]
 fn changes_of_the_first_client_are_undone() {
     let config = ProptestConfig {
@@ -164,13 +166,13 @@ fn changes_of_the_first_client_are_undone() {
         failure_persistence: None,
         ..Default::default()
     };
-    // With these tables, a copy takes so long that the client comes before its end.
+    // With these tables, a copy takes so long that the client connects before the copy is complete.
     let many: Vec<_> = (0..300).map(|table| format!("CREATE TABLE many_{table} (id int)")).collect();
     let many = many.join(";");
     let mut runner = proptest::test_runner::TestRunner::new(config);
     let result = runner.run(&(sessions(1, 3), any::<bool>()), |(sessions, waits)| {
         let fixture = untouched_fixture_with(|options, setup| {
-            // With unlogged tables, pgfresh would read the first copy, too.
+            // With unlogged tables, pgfresh would also read the first copy.
             let setup = format!("{}; {many}", setup.replace("UNLOGGED ", ""));
             LeaseFixture::new(options, &setup, Duration::from_mins(10), false)
         });
@@ -185,8 +187,9 @@ fn changes_of_the_first_client_are_undone() {
     result.unwrap();
 }
 
-/// Changes of a superuser that a look at the latest WAL does not show. They give catalogs another file, use files of other relations,
-/// change values that pgfresh compares separately, make rows seem old, and define functions that read hidden values.
+/// A superuser's changes that aren't visible in the latest WAL. They move catalogs to new files, use other relations'
+/// files, change values that pgfresh compares separately, make rows seem old, and define functions that read hidden
+/// values.
 const HIDDEN: [&[&str]; 9] = [
     &["VACUUM FULL pg_description", "COMMENT ON TABLE note IS 'hidden'"],
     &["SET allow_system_table_mods = on", "TRUNCATE pg_description"],
@@ -236,7 +239,7 @@ fn expect_seen(fixture: &DigestFixture) {
                 .unwrap_or_else(|error| panic!("{statements:?}: {error}"));
         };
         lease(statements);
-        // pgfresh may know wrong facts about files in a later lease.
+        // In a later lease, pgfresh might have wrong information about files.
         for later in ["INSERT INTO note VALUES (1, 'x')", "TRUNCATE base", "INSERT INTO note VALUES (2, 'x')"]
         {
             lease(&[later]);
@@ -244,7 +247,7 @@ fn expect_seen(fixture: &DigestFixture) {
     }
 }
 
-/// The server parses statements on a stack, which has the smallest possible size here.
+/// The server parses statements on a stack, which here has the smallest possible size.
 #[test]
 fn thousands_of_sequences_are_recycled() {
     for paranoid in [false, true] {
@@ -262,8 +265,8 @@ fn thousands_of_sequences_are_recycled() {
     }
 }
 
-/// The server's log shows how often pgfresh reads the template. A first server notes the result in the cache. A template outside the
-/// cache may have other content each time, like the row here, so each server reads it.
+/// The server's log shows how often pgfresh reads the template. The first server stores the result in the cache. A
+/// template outside the cache might have different content each time, like the row here, so each server reads it.
 #[test]
 fn servers_on_one_template_read_it_once() {
     let sql = "CREATE TABLE base (id int); INSERT INTO base VALUES (1); CREATE TABLE note (id int)";
@@ -289,15 +292,16 @@ fn servers_on_one_template_read_it_once() {
     }
 }
 
-/// pgfresh reads the template after the first client has written, and must not mistake the client's rows for the template's.
+/// pgfresh reads the template after the first client has written, and must not mistake the client's rows for the
+/// template's.
 #[test]
 fn changes_before_the_template_is_read_are_found() {
     let setup = format!("{}; COMMENT ON TABLE t1 IS 'as in the template'", many_tables());
     let fixture = DigestFixture::untouched(ServerOptions::default(), &setup);
-    // From now on, pgfresh makes the second copy, in which it reads the template.
+    // From now on, pgfresh makes the second copy and reads the template in it.
     wait_until("a ready database", || fixture.server.leases.status().ready[0].1 > 0);
     let (mut session, _, guard) = fixture.connect("first", "postgres");
-    // The number of rows stays.
+    // The number of rows doesn't change.
     session.query("COMMENT ON TABLE t1 IS 'changed'").unwrap();
     drop((session, guard));
     fixture.server.leases.reset("first", true).unwrap();
@@ -306,7 +310,7 @@ fn changes_before_the_template_is_read_are_found() {
     assert_eq!(comment, [[Some("as in the template".to_owned())]]);
 }
 
-/// A superuser connects past the gateway to the copy in which pgfresh reads the template.
+/// A superuser bypasses the gateway and connects to the copy that pgfresh uses to read the template.
 #[test]
 fn copies_changed_during_reading_are_rejected() {
     let fixture = DigestFixture::untouched(ServerOptions::default(), &many_tables());
@@ -327,7 +331,7 @@ fn copies_changed_during_reading_are_rejected() {
     }
 }
 
-/// The server prints a number with as many digits as a setting says, which the template may have changed.
+/// A setting determines how many digits the server prints, and the template might have changed it.
 #[test]
 fn no_setting_rounds_planner_statistics() {
     let setup = "CREATE TABLE u AS SELECT generate_series(1, 1234) AS id; ANALYZE; \
@@ -343,7 +347,8 @@ fn no_setting_rounds_planner_statistics() {
     }
 }
 
-/// The server's log shows that the client has its answer before pgfresh has read all tables, and that the reset waits for that.
+/// The server's log shows that the client receives its response before pgfresh has read all tables, and that the
+/// reset waits until pgfresh has.
 #[test]
 fn the_first_client_waits_for_no_reset_preparation() {
     let settings = vec![("log_min_duration_statement".to_owned(), "0".to_owned())];

@@ -1,4 +1,5 @@
-//! Order of a test's rows without ORDER BY, which follows from the line pointers: as in a new copy, whatever earlier leases did.
+//! Tests the order of a test's rows without ORDER BY, which depends on the line pointers: it must be the same as in a
+//! new copy, whatever earlier leases did.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +16,7 @@ on_every_major! {
     databases_with_rows_for_a_standby_are_dropped
 }
 
-/// One table of each kind that a reset empties or fills again.
+/// A table of each kind that a reset empties or fills again.
 const SETUP: &str = "CREATE TABLE item (id int PRIMARY KEY, name text NOT NULL, large text); \
     CREATE INDEX ON item USING gist (circle(point(id, id), 1)); CREATE INDEX ON item USING hash (name); \
     CREATE TABLE part (id int, name text) PARTITION BY LIST (id); CREATE TABLE part_1 PARTITION OF part FOR VALUES IN (1); \
@@ -24,7 +25,7 @@ const SETUP: &str = "CREATE TABLE item (id int PRIMARY KEY, name text NOT NULL, 
     ALTER TABLE kind ALTER large SET STORAGE EXTERNAL; ALTER TABLE item ALTER large SET STORAGE EXTERNAL; \
     INSERT INTO kind SELECT i, 'kind', repeat('x', 3000) FROM generate_series(1, 20) i";
 
-/// Statements of leases that come one after the other. A reset recycles after each.
+/// Statements for consecutive leases. After each, a reset recycles the database.
 const USES: &[&str] = &[
     "INSERT INTO item VALUES (1, 'a', repeat('x', 30000)), (2, 'b', NULL); INSERT INTO child VALUES (1)",
     "BEGIN; INSERT INTO item SELECT i, 'name' FROM generate_series(1, 50) i; ROLLBACK",
@@ -41,11 +42,12 @@ const USES: &[&str] = &[
     "BEGIN; TRUNCATE part; INSERT INTO part VALUES (1, 'a'); COMMIT; DELETE FROM part",
 ];
 
-/// Line pointers of each page of a relation, by their state. Source: `src/include/storage/bufpage.h`, `itemid.h`.
+/// A relation's pages, each with the states of its line pointers. Source: `src/include/storage/bufpage.h`,
+/// `itemid.h`.
 type Pages = Vec<Vec<u32>>;
 
 impl DigestFixture {
-    /// Reads the line pointers of all tables of a user's, with those for values in TOAST.
+    /// Reads the line pointers of all user tables, including their TOAST tables.
     fn line_pointers(&self, name: &str) -> BTreeMap<String, Pages> {
         let (mut session, ..) = self.connect(name, "postgres");
         session.query("CHECKPOINT").unwrap();
@@ -89,7 +91,7 @@ fn reset_leaves_line_pointers_as_in_copy(major: u32) {
     }
 }
 
-/// A page that was nearly full of deleted rows was pruned in the middle of a lease.
+/// When a page is nearly full of deleted rows, the server prunes it in the middle of a lease.
 #[test]
 fn rows_of_every_lease_come_in_their_order() {
     let fixture = DigestFixture::untouched(ServerOptions::default(), "CREATE TABLE e (v text, filler text)");
@@ -126,7 +128,8 @@ fn databases_with_rows_for_a_standby_are_dropped(major: u32) {
     let start = format!("START_REPLICATION PHYSICAL {}\0", end.as_deref().unwrap());
     standby.send(b'Q', start.as_bytes()).unwrap();
     let next: u32 = next.as_deref().unwrap().parse().unwrap();
-    // HotStandbyFeedback: the time, the oldest transaction that the standby needs, and none for its catalogs.
+    // HotStandbyFeedback: the time, the oldest transaction that the standby needs, and no transaction for its
+    // catalogs.
     let feedback = [&b"h"[..], &[0; 8], &next.to_be_bytes(), &[0; 12]].concat();
     standby.send(b'd', &feedback).unwrap();
     let holds = "SELECT FROM pg_stat_replication WHERE backend_xmin IS NOT NULL";

@@ -1,4 +1,4 @@
-//! Rows of the template that pgfresh keeps in memory: few bytes, whatever the server stores them in.
+//! Tests that the template's rows take few bytes in pgfresh's memory, however the server stores them.
 
 use std::fs;
 
@@ -8,7 +8,8 @@ use crate::common::digests::DigestFixture;
 use crate::common::gateway::Gateway;
 use crate::common::wait_until;
 
-/// Why a database was dropped after a lease with `statement` in a template made by `setup`; `None` if it was recycled.
+/// Returns why a database was dropped after a lease with `statement` in a template made by `setup`, or `None` if it
+/// was recycled.
 fn why_dropped(setup: &str, statement: &str) -> Option<&'static str> {
     let fixture = DigestFixture::untouched(ServerOptions::default(), setup);
     wait_until("two ready databases", || fixture.server.leases.status().ready[0].1 > 1);
@@ -31,7 +32,7 @@ fn rows_with_large_values_are_not_kept() {
          INSERT INTO seed SELECT i, repeat('x', 100000) FROM generate_series(1, 5) i"
     );
     assert_eq!(why_dropped(&stored_apart, touch), LARGE);
-    // Some 120 kB on disk.
+    // These rows take about 120 kB on disk.
     let compressed =
         format!("{table}; INSERT INTO seed SELECT i, repeat('x', 2000000) FROM generate_series(1, 5) i");
     assert_eq!(why_dropped(&compressed, touch), LARGE);
@@ -47,7 +48,7 @@ fn rows_of_all_tables_together_are_bounded() {
     assert!(why_dropped(setup, "INSERT INTO t40 VALUES ('')").is_some());
 }
 
-/// Of rows with 100 MB of values, pgfresh kept all in memory, some of them three times.
+/// pgfresh once kept all 100 MB of values in memory, and some of the values three times.
 #[test]
 fn large_rows_of_a_template_take_no_memory() {
     let setup = "CREATE TABLE large (id int, value text); CREATE TABLE small (id int); \

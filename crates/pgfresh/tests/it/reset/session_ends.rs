@@ -1,4 +1,5 @@
-//! Ends of sessions and leases, by a reset, a crash, a timeout, a termination or a disconnection, leave no data.
+//! Tests that sessions and leases that end by a reset, a crash, a timeout, a termination or a disconnection don't
+//! leave data.
 
 use std::thread;
 use std::time::Duration;
@@ -21,12 +22,12 @@ on_every_major! {
     without_linger_each_session_is_clean
 }
 
-/// Number of rounds in which a race may happen.
+/// Returns the number of rounds. In each of them, a race can happen.
 fn rounds() -> u32 {
     depth::rounds(15)
 }
 
-/// Tries the reset by a connection and over HTTP.
+/// Tests resets both by a connection and over HTTP.
 fn a_reset_during_a_leases_end_cleans(major: u32) {
     let gateway = Gateway::clean(major, &[]);
     let mut findings = Findings::new(gateway.clean_state());
@@ -43,7 +44,7 @@ fn a_reset_during_a_leases_end_cleans(major: u32) {
         let mut session = gateway.connect_in_time("b", "-c pgfresh.linger=200ms");
         session.rows(CHANGES).unwrap();
         session.close();
-        // The lease ends just before, during or just after the reset.
+        // The lease ends shortly before, during or shortly after the reset.
         thread::sleep(Duration::from_millis(185) + random.moment(Duration::from_millis(30)));
         let (status, answer) = gateway.reset("b");
         if !matches!(status, 204 | 404) {
@@ -59,7 +60,7 @@ fn a_reset_during_a_leases_end_cleans(major: u32) {
     findings.assert_none();
 }
 
-/// Backends of several sessions change data before one of them crashes.
+/// Several sessions' backends change data before one of them crashes.
 fn a_crashed_backend_hides_no_change(major: u32) {
     let gateway = Gateway::clean(major, &[]);
     let mut findings = Findings::new(gateway.clean_state());
@@ -68,12 +69,12 @@ fn a_crashed_backend_hides_no_change(major: u32) {
             (0..4).map(|other| gateway.connect_in_time(&format!("other_{round}_{other}"), BRIEF)).collect();
         let mut session = gateway.connect_in_time("crashed", LASTING);
         for session in others.iter_mut().chain([&mut session]) {
-            // A crash would lose changes that are not in the WAL yet.
+            // A crash would lose changes that aren't in the WAL yet.
             session.rows("SET synchronous_commit = on").and_then(|_| session.rows(CHANGES)).unwrap();
         }
         let _ = session.rows("COPY (SELECT 1) TO PROGRAM 'kill -9 $PPID'");
         drop((session, others));
-        // The postmaster may notice the crash only now, and then it ends these sessions, too.
+        // The postmaster might notice the crash only now, and then it also ends these sessions.
         wait_until("a session that is not ended with the others", || {
             let mut session = gateway.connect_in_time("crashed", LASTING);
             let answers = session.rows("SELECT 1").is_ok();
@@ -91,7 +92,7 @@ fn a_crashed_backend_hides_no_change(major: u32) {
     findings.assert_none();
 }
 
-/// The server ends idle sessions, also those of pgfresh. Versions before 14 have no such setting.
+/// The server ends idle sessions, including those of pgfresh. Versions before 14 don't have this setting.
 #[test]
 fn sessions_that_time_out_leave_no_data() {
     majors_since(14).into_iter().for_each(after_timeouts);
@@ -108,7 +109,7 @@ fn after_timeouts(major: u32) {
         session.close();
         let path = format!("/v1/databases/{name}");
         wait_until("the end of the lease", || gateway.http("GET", &path, "").0 == 404);
-        // Sessions of pgfresh are idle for so long, too.
+        // pgfresh's own sessions are also idle for this long.
         thread::sleep(Duration::from_secs(3));
         for later in 0..3 {
             let context = format!("session {later} in round {round}");
@@ -122,7 +123,7 @@ fn after_timeouts(major: u32) {
     findings.assert_none();
 }
 
-/// A client ends all other backends, also those that wait for a client.
+/// A client ends all other backends, including those that wait for a client.
 fn terminating_all_other_sessions_harms_no_later_one(major: u32) {
     const TERMINATE: &str =
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()";
@@ -130,7 +131,7 @@ fn terminating_all_other_sessions_harms_no_later_one(major: u32) {
     let mut findings = Findings::new(gateway.clean_state());
     for round in 0..4 {
         let mut session = gateway.connect_in_time("cleaner", LASTING);
-        // Makes backends that wait for a client.
+        // These sessions leave backends that wait for a client.
         for name in 0..3 {
             let name = format!("before_{round}_{name}");
             findings.note(&name, gateway.connect(&name, BRIEF), STATE);
@@ -151,7 +152,7 @@ fn terminating_all_other_sessions_harms_no_later_one(major: u32) {
     findings.assert_none();
 }
 
-/// A new session with the name of an ended lease is a new lease.
+/// A new session with an ended lease's name is a new lease.
 fn without_linger_each_session_is_clean(major: u32) {
     let gateway = Gateway::clean(major, &[]);
     let expected = gateway.clean_state();
@@ -168,7 +169,7 @@ fn without_linger_each_session_is_clean(major: u32) {
                         continue;
                     };
                     session.rows(CHANGES).unwrap();
-                    // Drivers send Terminate and do not wait for its effect.
+                    // Drivers send Terminate without waiting for its effect.
                     session.send(b'X', b"").unwrap();
                 }
                 findings
@@ -185,7 +186,7 @@ fn without_linger_each_session_is_clean(major: u32) {
     all.assert_none();
 }
 
-/// Recovery empties unlogged tables, also in the template and in ready databases.
+/// Recovery empties unlogged tables, including those in the template and in ready databases.
 fn unlogged_tables_are_complete_after_a_crash(major: u32) {
     let gateway = Gateway::clean(major, &[]);
     let mut session = gateway.connect_in_time("crash", BRIEF);
@@ -197,8 +198,8 @@ fn unlogged_tables_are_complete_after_a_crash(major: u32) {
     }
 }
 
-/// Names a database after a backend was killed, and before the postmaster notices that. The database's first session begins after
-/// the recovery.
+/// A database is leased after a backend was killed, and before the postmaster notices that. The database's first
+/// session starts after the recovery.
 fn unlogged_tables_survive_a_late_noticed_crash(major: u32) {
     let gateway = Gateway::clean(major, &[]);
     let mut witness = gateway.connect_in_time("witness", LASTING);
@@ -224,7 +225,8 @@ fn unlogged_tables_survive_a_late_noticed_crash(major: u32) {
     assert_eq!(count, "2", "on PostgreSQL {major}");
 }
 
-/// The table has too many rows for a reset. Each database is a new copy, until a crash has emptied the template's table.
+/// The table has too many rows for a reset, so each database is a new copy, until a crash has emptied the template's
+/// table.
 fn large_unlogged_tables_are_complete(major: u32) {
     let template = "CREATE UNLOGGED TABLE large AS SELECT generate_series(1, 20000) id";
     let gateway = Gateway::start(major, template, &[]);

@@ -1,4 +1,4 @@
-//! Objects that all databases of a server share: they go with their lease, or pgfresh reports them.
+//! Tests objects that all databases on a server share: they disappear with their lease, or pgfresh reports them.
 
 use super::{BRIEF, Findings, LASTING};
 use crate::common::gateway::Gateway;
@@ -15,13 +15,13 @@ on_every_major! {
 const OWN: &str = "SELECT (SELECT count(*) FROM pg_subscription s JOIN pg_database d ON d.oid = s.subdbid \
     WHERE datname = current_database()) + (SELECT count(*) FROM pg_replication_slots WHERE database = current_database())";
 
-/// A lease ends although its database has a subscription.
+/// A lease can end although its database has a subscription.
 fn a_subscription_goes_with_its_lease(major: u32) {
     let create = "CREATE SUBSCRIPTION s CONNECTION 'dbname=nowhere' PUBLICATION p WITH (connect = false)";
     goes_with_its_lease(&Gateway::clean(major, &[]), create);
 }
 
-/// A lease ends although its database has a logical slot.
+/// A lease can end although its database has a logical slot.
 fn a_logical_slot_goes_with_its_lease(major: u32) {
     let create = "SELECT pg_create_logical_replication_slot('slot', 'pgoutput')";
     goes_with_its_lease(&Gateway::clean(major, &["--set", "wal_level=logical"]), create);
@@ -50,7 +50,8 @@ fn goes_with_its_lease(gateway: &Gateway, create: &str) {
     findings.assert_none();
 }
 
-/// Waits until the name of a slot, which is unique in the server, is free again. Dropping the database may take a moment.
+/// Waits until the slot's name, which is unique on the server, is free again. Dropping the database can take a
+/// moment.
 fn wait_until_gone(gateway: &Gateway) {
     let left = "SELECT (SELECT count(*) FROM pg_subscription) + (SELECT count(*) FROM pg_replication_slots)";
     wait_until("subscriptions and slots to be gone", || {
@@ -58,7 +59,7 @@ fn wait_until_gone(gateway: &Gateway) {
     });
 }
 
-/// Tries the first moment of a lease, a lingering lease, and an ended one.
+/// Tests the first moment of a lease, a lingering lease, and an ended lease.
 fn a_role_made_at_the_end_is_reported(major: u32) {
     let scene = Scene::new(User::Ourselves);
     let create = "CREATE ROLE left_behind";
@@ -78,7 +79,8 @@ fn a_role_made_at_the_end_is_reported(major: u32) {
     assert_eq!(outcome.stderr, "", "nothing was changed: nothing is reported");
 }
 
-/// Changes of shared objects: first major with them, name of their kind, and SQL. Some change objects of an earlier entry.
+/// Changes to shared objects: the first major that supports the change, the kind of object, and the SQL. Some of them
+/// change an earlier entry's objects.
 const CHANGES: [(u32, &str, &str); 19] = [
     (13, "roles", "CREATE ROLE one; CREATE ROLE two; CREATE ROLE admin"),
     (13, "roles", "ALTER ROLE one VALID UNTIL '2030-01-01'"),
@@ -109,7 +111,7 @@ fn each_change_of_what_all_share_is_reported(major: u32) {
         all.iter().find(|change| change["what"] == what).map_or(0, |change| change["count"].as_u64().unwrap())
     };
     for (number, (since, what, change)) in CHANGES.iter().enumerate() {
-        // From 15 on, tablespaces can be within the data directory, which needs no other directory.
+        // From version 15 on, a tablespace can be within the data directory, so it doesn't need another directory.
         if major < *since || major < 15 && change.contains("allow_in_place_tablespaces") {
             continue;
         }

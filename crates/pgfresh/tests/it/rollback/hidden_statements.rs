@@ -1,4 +1,4 @@
-//! Actions of pgfresh in a client's session are invisible to the client.
+//! Tests that what pgfresh does in a client's session is invisible to the client.
 
 use super::plain_answers::told;
 use super::{bind, execute, majors, message, parse, query, run, sqlstate, start, sync};
@@ -20,7 +20,7 @@ fn prepared_statements_of_pgfresh_are_not_seen() {
             session.ask(sql);
             assert_eq!(session.value(names).unwrap(), "", "after {sql} on PostgreSQL {major}");
         }
-        // A failed commit leaves no visible statement, either.
+        // A failed commit doesn't leave a visible statement either.
         session.ask("INSERT INTO child VALUES (1)");
         assert_eq!(session.value(names).unwrap(), "", "PostgreSQL {major}");
         session.send(&[parse("mine", "SELECT 1"), run("SELECT 2"), sync()].concat());
@@ -102,7 +102,7 @@ fn second_begin_may_change_modes_before_queries() {
     }
 }
 
-/// Runs the statements in rollback isolation and on a plain server, and compares the answers.
+/// Runs the statements in rollback isolation and on a plain server, and compares the responses.
 fn assert_same_answers(statements: &[&str]) {
     for major in majors() {
         let serve = start(major);
@@ -116,7 +116,7 @@ fn assert_same_answers(statements: &[&str]) {
     }
 }
 
-/// Portals end with their transaction, also unnamed ones and those of BEGIN and SET.
+/// Portals end with their transaction, including unnamed portals and those of BEGIN and SET.
 #[test]
 fn portals_end_with_their_transaction() {
     let named = |portal: &str, sql: &str| [parse("", sql), bind(portal, ""), execute(portal)].concat();

@@ -1,4 +1,4 @@
-//! Rollback isolation: leases are clean, and statements of pgfresh have no visible effect.
+//! Tests rollback isolation: leases are clean, and pgfresh's own statements don't have a visible effect.
 
 use crate::common::connection::Connection;
 use crate::common::gateway::Gateway;
@@ -13,7 +13,7 @@ on_every_major! {
     parameters_are_reported_where_a_server_reports_them
 }
 
-/// Options of a rollback lease that ends with its session.
+/// Options for a rollback lease that ends with its session.
 const ROLLBACK: &str = "-c pgfresh.isolation=rollback -c pgfresh.linger=0";
 
 fn rollback_leases_share_no_sequence_values(major: u32) {
@@ -30,7 +30,8 @@ fn rollback_leases_share_no_sequence_values(major: u32) {
     }
 }
 
-/// TRUNCATE gives a sequence another file than in the template. The role is no superuser, so that pgfresh reads it in the log only.
+/// TRUNCATE gives a sequence a different file than in the template. The role isn't a superuser, so pgfresh only finds
+/// the change in the WAL.
 fn rollback_leases_reset_rewritten_sequences(major: u32) {
     let template = "CREATE ROLE plain LOGIN; CREATE TABLE t (id serial); GRANT ALL ON t, t_id_seq TO plain";
     let gateway = Gateway::start(major, template, &[]);
@@ -52,8 +53,8 @@ fn rollback_leases_reset_rewritten_sequences(major: u32) {
     }
 }
 
-/// A plain server copies the rows of a cursor WITH HOLD at the end of its transaction, and rollback isolation cannot. The error is
-/// the server's own, with a hint, and docs/isolation.md describes it.
+/// A plain server copies a WITH HOLD cursor's rows when its transaction ends, which isn't possible in rollback
+/// isolation. The error is the server's own with a hint, and docs/isolation.md describes it.
 fn a_held_cursor_error_has_a_hint(major: u32) {
     let gateway = Gateway::clean(major, &[]);
     let mut session = gateway.connect_in_time("cursor", ROLLBACK);
@@ -105,7 +106,7 @@ fn parameters_are_reported_where_a_server_reports_them(major: u32) {
     }
 }
 
-/// Returns the messages that answer a query: tags, and the content of ParameterStatus and ReadyForQuery.
+/// Returns the messages in a query's response: tags, and the content of ParameterStatus and ReadyForQuery.
 fn messages(session: &mut Connection, sql: &str) -> Vec<String> {
     session.send(b'Q', format!("{sql}\0").as_bytes()).unwrap();
     let mut said = Vec::new();

@@ -1,10 +1,10 @@
-//! Errors for statements that one transaction cannot run, with a hint.
+//! Tests errors with a hint, for statements that can't run in a single transaction.
 
 use super::{failure, message, parse, run, start, start_with, sync, tags};
 use crate::common::client::Message;
 use crate::common::wait_until;
 
-/// Returns the hint of the only error in `answer`.
+/// Returns the hint in the only error in `answer`.
 fn hint(answer: &[Message]) -> String {
     let (_, error) = answer.iter().find(|message| message.0 == b'E').expect("an error");
     let mut fields = error.split(|byte| *byte == 0);
@@ -33,11 +33,11 @@ fn statements_outside_transactions_get_a_hint() {
         }
         session.send(&[run("VACUUM"), sync()].concat());
         assert!(hint(&session.until_ready()).contains("isolation \"clone\""));
-        // A plain server refuses this statement, too, and isolation "clone" would not help.
+        // A plain server also rejects this statement, so isolation "clone" wouldn't help.
         session.ask("BEGIN");
         assert_eq!(hint(&session.ask("VACUUM")), "");
         session.ask("ROLLBACK");
-        // PostgreSQL 12 and later cannot use a new label of an enum type in the transaction that made it.
+        // PostgreSQL 12 and later can't use a new enum label in the transaction that has added it.
         session.ask("ALTER TYPE mood ADD VALUE 'bad'");
         assert!(hint(&session.ask("SELECT 'bad'::mood")).contains("isolation \"clone\""));
     }
@@ -51,7 +51,7 @@ fn held_cursors_keep_their_table_in_use() {
         let declare = "DECLARE held CURSOR WITH HOLD FOR SELECT n FROM seed ORDER BY n";
         session.ask("BEGIN");
         session.ask(declare);
-        // A plain server refuses this, too.
+        // A plain server also rejects this.
         assert_eq!(hint(&session.ask("TRUNCATE seed")), "");
         session.ask("ROLLBACK");
         session.ask("BEGIN");
@@ -96,7 +96,7 @@ fn idle_leases_have_no_timeout() {
     assert_eq!(serve.lingering("patient").unwrap().value("SELECT count(*) FROM seed").unwrap(), "3");
 }
 
-/// The timeout counts in the client's own transactions, as in a plain server, and `SHOW` returns the client's value.
+/// The timeout applies in the client's own transactions, as on a plain server, and `SHOW` returns the client's value.
 #[test]
 fn idle_timeouts_count_in_client_transactions() {
     const NAME: &str = "idle_in_transaction_session_timeout";
@@ -126,7 +126,7 @@ fn idle_timeouts_count_in_client_transactions() {
             assert_eq!(session.value("SELECT 2").unwrap(), "2", "{set}, extended");
             session.close();
             pause();
-            // No timeout counts between two clients, and the next client has the default.
+            // Between two clients, the timeout doesn't apply, and the next client has the default.
             let mut session = serve.lingering("timed").unwrap();
             assert_eq!(session.value(&format!("SHOW {NAME}")).unwrap(), "0", "{set} on PostgreSQL {major}");
             session.value(&set).unwrap();
@@ -139,7 +139,7 @@ fn idle_timeouts_count_in_client_transactions() {
     }
 }
 
-/// `transaction_timeout`, from 17 on, counts in the client's own transactions only.
+/// `transaction_timeout`, which exists from version 17 on, only applies in the client's own transactions.
 #[test]
 fn transaction_timeouts_count_in_client_transactions() {
     const SHOW: &str = "SHOW transaction_timeout";
@@ -158,7 +158,7 @@ fn transaction_timeouts_count_in_client_transactions() {
         session.ask("BEGIN; SET LOCAL transaction_timeout = '1min'; COMMIT");
         assert_eq!(session.value(SHOW).unwrap(), "1s", "{set}");
         for ended in ["ROLLBACK", "COMMIT", "SELECT 1/0; ROLLBACK"] {
-            // Each transaction has its own timeout.
+            // The timeout starts again in each transaction.
             for _ in 0..2 {
                 session.ask("BEGIN");
                 pause(600);
@@ -184,7 +184,7 @@ fn transaction_timeouts_count_in_client_transactions() {
     }
 }
 
-/// The server or a role has a timeout of idle transactions for all sessions.
+/// The server or a role has a timeout for idle transactions, which applies to all sessions.
 #[test]
 fn configured_idle_timeouts_are_shown() {
     let serve = start_with(15, &["--set", "idle_in_transaction_session_timeout=200ms"]);
@@ -212,7 +212,7 @@ fn extended_protocol_copies_swallow_a_sync() {
     session.send(&[message(b'd', b"x\n"), message(b'c', b""), sync()].concat());
     assert_eq!(tags(&session.until_ready()), "12nGEZI");
     assert_eq!(session.value("SELECT count(*) FROM seed").unwrap(), "3");
-    // If parsing fails, an older statement of that name stays.
+    // If parsing fails, an older statement with the same name stays.
     session.send(&[parse("named", "BEGIN"), parse("named", "SELECT 1"), sync()].concat());
     assert_eq!(tags(&session.until_ready()), "1EZI");
     session.send(&[super::bind("", "named"), super::execute(""), sync()].concat());

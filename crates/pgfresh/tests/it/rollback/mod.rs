@@ -1,4 +1,4 @@
-//! Rollback isolation seen from clients: its answers equal a plain server's, and no change stays.
+//! Tests rollback isolation as clients see it: its responses equal a plain server's, and no change stays.
 
 mod hidden_statements;
 mod leases;
@@ -34,19 +34,19 @@ fn start_on(major: u32, schema: &str, options: &[&str]) -> Serve {
     Serve::at(scene, words.iter().map(String::as_str).chain(options.iter().copied()))
 }
 
-/// Returns the options of all servers with PostgreSQL `major`.
+/// Returns the options for all servers with PostgreSQL `major`.
 fn words(major: u32) -> Vec<String> {
     let words = ["--sql", "schema.sql", "--set", "max_prepared_transactions=4", "--postgres"];
     words.map(str::to_owned).into_iter().chain([postgres(major)]).collect()
 }
 
 impl Serve {
-    /// Opens a session in rollback isolation whose lease ends with it.
+    /// Opens a session in rollback isolation. Its lease ends with it.
     fn rollback(&self, database: &str) -> Client {
         self.connect(database, "-c pgfresh.isolation=rollback -c pgfresh.linger=0").unwrap()
     }
 
-    /// Opens a session in rollback isolation whose lease waits for another session.
+    /// Opens a session in rollback isolation. Its lease then waits for another session.
     fn lingering(&self, database: &str) -> Result<Client, Failure> {
         self.connect(database, "-c pgfresh.isolation=rollback -c pgfresh.linger=60s")
     }
@@ -55,7 +55,7 @@ impl Serve {
         Client::open(&self.address(), self.secret(), &startup(database, &[("options", options)]))
     }
 
-    /// Sends an HTTP request. Returns status code and body.
+    /// Sends an HTTP request. Returns the status code and the body.
     fn http(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
         let url = format!("http://{}{path}", self.address());
         let token = format!("Bearer {}", self.secret());
@@ -72,7 +72,7 @@ fn sqlstate(result: Result<impl Sized, Failure>) -> String {
     result.err().expect("an error").sqlstate
 }
 
-/// Returns the tags of all messages, and the status in the last one.
+/// Returns the tags of all messages, and the status in the last message.
 fn tags(messages: &[Message]) -> String {
     let mut tags: String = messages.iter().map(|message| char::from(message.0)).collect();
     tags.extend(messages.last().map(|(_, status)| char::from(status[0])));
@@ -91,7 +91,7 @@ fn execute(portal: &str) -> Vec<u8> {
     message(b'E', format!("{portal}\0\0\0\0\0").as_bytes())
 }
 
-/// Encodes Parse, Bind, Describe and Execute of an unnamed statement.
+/// Encodes Parse, Bind, Describe and Execute for an unnamed statement.
 fn run(sql: &str) -> Vec<u8> {
     [parse("", sql), bind("", ""), message(b'D', b"P\0"), execute("")].concat()
 }
@@ -154,12 +154,12 @@ fn successive_sessions_share_only_data() {
     assert_eq!(two.value("SHOW work_mem").unwrap(), "4MB");
     assert_eq!(two.value("SELECT to_regclass('mine') IS NULL").unwrap(), "t");
     assert_eq!(sqlstate(two.value("EXECUTE p")), "26000");
-    // A second session at the same time gets an error with a hint.
+    // A second concurrent session gets an error with a hint.
     let refused = serve.lingering("shared").err().unwrap();
     assert_eq!(refused.sqlstate, "55006");
     assert!(refused.message.contains("\"shared\" has a session already"), "{refused:?}");
     two.close();
-    // A client that disconnects in a statement, a group, or a COPY leaves the lease to the next.
+    // A client that disconnects during a statement, a group, or a COPY leaves the lease to the next client.
     for mess in [
         [query("SELECT pg_sleep(60)"), query("SELECT 1")].concat(),
         [run("INSERT INTO item (word) VALUES ('half')"), message(b'H', b"")].concat(),
@@ -173,14 +173,14 @@ fn successive_sessions_share_only_data() {
         assert_eq!(next.value("SELECT string_agg(word, ',') FROM item").unwrap(), "kept");
         next.close();
     }
-    // The server finishes the statement of a client that has gone.
+    // The server finishes the statement of a client that has disconnected.
     let mut gone = serve.lingering("shared").unwrap();
     gone.send(&query("INSERT INTO item (word) VALUES ('late')"));
     drop(gone);
     let mut next = serve.lingering("shared").unwrap();
     assert_eq!(next.value("SELECT string_agg(word, ',') FROM item").unwrap(), "kept,late");
     next.close();
-    // A client may request a new database.
+    // A client can request a new database.
     let new = "-c pgfresh.isolation=rollback -c pgfresh.linger=60s -c pgfresh.reset=1";
     assert_eq!(serve.connect("shared", new).unwrap().value("SELECT count(*) FROM item").unwrap(), "0");
 }
@@ -195,12 +195,12 @@ fn deferred_constraints_are_checked_at_the_clients_commit() {
     assert_eq!(tags(&session.ask(wrong)), "CZT");
     let answer = session.ask("COMMIT");
     assert_eq!((tags(&answer).as_str(), failure(&answer[0]).sqlstate.as_str()), ("EZI", "23503"));
-    // In the extended protocol, the error follows the statement's tag and replaces that of COMMIT.
+    // In the extended protocol, the error follows the statement's tag and replaces COMMIT's tag.
     session.send(&[run(wrong), sync()].concat());
     assert_eq!(tags(&session.until_ready()), "12nCEZI");
     session.send(&[run("BEGIN"), run(wrong), run("COMMIT"), run("SELECT 1"), sync()].concat());
     assert_eq!(tags(&session.until_ready()), "12nC12nC12nEZI");
-    // The constraint is deferred again afterwards.
+    // Afterwards, the constraint is deferred again.
     session.value("BEGIN; INSERT INTO child VALUES (1); INSERT INTO parent VALUES (1); COMMIT").unwrap();
     session.value("BEGIN; SET CONSTRAINTS ALL IMMEDIATE").unwrap();
     assert_eq!(sqlstate(session.value("INSERT INTO child VALUES (2)")), "23503");
@@ -229,7 +229,8 @@ fn cancel_requests_hit_only_client_statements() {
     let answer = session.until_ready();
     let error = answer.iter().find(|message| message.0 == b'E').unwrap();
     assert_eq!(failure(error).sqlstate, "57014");
-    // A cancel request to an idle session has no effect, and many requests do not break the lease's transaction.
+    // A cancel request to an idle session doesn't have an effect, and many requests don't break the lease's
+    // transaction.
     cancel();
     let storm = thread::spawn({
         let (address, key) = (address.clone(), key.clone());
@@ -281,7 +282,7 @@ fn sessions_use_their_lease_over_http() {
     assert_eq!(serve.http("DELETE", &path, "").0, 204);
     assert!(matches!(session.read().0, b'E' | 0));
     assert_eq!(serve.http("DELETE", &path, "").0, 404);
-    // The name is free again, for any isolation.
+    // The name is free again, for any isolation mode.
     assert_eq!(serve.connect(name, "").unwrap().value("SELECT count(*) FROM item").unwrap(), "0");
     assert_eq!(serve.http("POST", "/v1/databases", r#"{"isolation": "none"}"#).0, 400);
 }
@@ -294,20 +295,20 @@ fn a_server_may_be_all_rollback() {
         assert_eq!(session.value("INSERT INTO item (word) VALUES ('a') RETURNING id").unwrap(), "1");
         session.close();
     }
-    // A name has one isolation at a time.
+    // A name has only one isolation mode at a time.
     let mut clone = serve.connect("apart", "-c pgfresh.isolation=clone").unwrap();
     clone.value("VACUUM").unwrap();
     assert_eq!(sqlstate(serve.connect("apart", "-c pgfresh.isolation=rollback")), "55006");
     let _open = serve.connect("app", "").unwrap();
     assert_eq!(sqlstate(serve.connect("app", "-c pgfresh.isolation=clone")), "55006");
-    // A database that SQL has made is no lease.
+    // A database created with SQL isn't a lease.
     let mut admin = serve.connect("postgres", "").unwrap();
     admin.value("CREATE DATABASE made").unwrap();
     let mut made = serve.connect("made", "").unwrap();
     made.value("VACUUM").unwrap();
     made.close();
     admin.value("DROP DATABASE made").unwrap();
-    // SQL can drop and create a database with the name of an ended lease.
+    // SQL can drop and create a database with an ended lease's name.
     let mut over = serve.connect("over", "").unwrap();
     over.value("SELECT 1").unwrap();
     over.close();
@@ -332,7 +333,7 @@ fn large_values_and_copies_pass_in_little_memory() {
     assert_eq!(session.value("SELECT sum(length(word)) FROM item").unwrap(), (20 << 20).to_string());
     let copied = session.ask("COPY item (word) TO STDOUT");
     assert_eq!(copied.iter().filter(|message| message.0 == b'd').count(), 20);
-    // Many statements are on their way at once, in both directions.
+    // Many statements are in transit concurrently, in both directions.
     let mut bytes = Vec::new();
     for _ in 0..3000 {
         bytes.extend([run("SELECT repeat('z', 500)"), sync()].concat());

@@ -1,8 +1,9 @@
-//! Proof that a client gets the same answers in rollback isolation as on a separate database.
+//! Tests that a client receives the same responses in rollback isolation as from a separate database.
 //!
-//! The test sends both sides the same steps: the simple and the extended protocol, several statements in a string, and several in a
-//! group. It compares all messages in their order: rows, tags, errors, notices, reports of settings and the transaction's status. It
-//! generates no statements whose answers cannot be equal; docs/isolation.md lists those.
+//! The test sends the same steps to both sides: with the simple and the extended protocol, and with several
+//! statements in a string or in a group. It compares all messages in their order: rows, tags, errors, notices,
+//! setting reports and the transaction status. It doesn't generate statements whose responses can't be equal, which
+//! docs/isolation.md lists.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -11,23 +12,23 @@ use super::{Serve, bind, execute, majors, message, parse, query, run, start, syn
 use crate::common::client::{Client, Message};
 use crate::common::depth;
 
-/// Statements of sessions, one a line; `{n}` stands for a small number.
+/// Statements for sessions, one in each line. `{n}` stands for a small number.
 const STATEMENTS: &str = include_str!("statements.sql");
 
-/// Step of a client, which reads all answers before the next.
+/// A client's step. The client reads all responses before its next step.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
-    /// String of statements.
+    /// Query string with several statements.
     Simple(Vec<String>),
-    /// Group of unnamed statements, and whether a Flush comes before its Sync.
+    /// Group of unnamed statements, and whether a Flush precedes the group's Sync.
     Group(Vec<String>, bool),
     /// Named prepared statement.
     Prepare(u8, String),
-    /// Executions of prepared statements, one after another in one group.
+    /// Consecutive executions of prepared statements in one group.
     Execute(Vec<u8>),
-    /// Several strings and groups at once.
+    /// Several strings and groups, sent without waiting for responses.
     Pipeline(Vec<Step>),
-    /// COPY of these rows; false is a row with an error.
+    /// COPY with these rows. A false element is a row with an error.
     Copy(Vec<bool>),
 }
 
@@ -55,7 +56,7 @@ impl Step {
         }
     }
 
-    /// Returns the number of ReadyForQuery messages in the answer.
+    /// Returns the number of ReadyForQuery messages in the response.
     fn readies(&self) -> usize {
         if let Self::Pipeline(steps) = self { steps.len() } else { 1 }
     }
@@ -72,7 +73,8 @@ impl Step {
     }
 }
 
-/// Whether a report has a new value of a setting: PostgreSQL 13 repeats known values, more often after a setting was restored.
+/// Whether a report contains a new value. PostgreSQL 13 repeats known values, more often after a setting was
+/// restored.
 fn is_news(client: &mut Client, report: &[u8]) -> bool {
     let name = |report: &[u8]| report.split(|byte| *byte == 0).next().map(<[u8]>::to_vec);
     let known = client.reported.iter_mut().find(|known| name(known) == name(report));
@@ -84,7 +86,8 @@ fn is_news(client: &mut Client, report: &[u8]) -> bool {
     news
 }
 
-/// Returns the relevant parts of a message: code, text and position of an error or notice, and columns without the oid of their table.
+/// Returns the relevant parts of a message: code, text and position of an error or notice, and columns without their
+/// table's OID.
 pub(crate) fn told((tag, body): &Message) -> String {
     if *tag == b'T' {
         return columns(&body[2..]);
@@ -96,14 +99,14 @@ pub(crate) fn told((tag, body): &Message) -> String {
         .split(|byte| *byte == 0)
         .filter(|field| field.first().is_some_and(|code| b"VCMPD".contains(code)));
     let mut fields: Vec<_> = fields.map(String::from_utf8_lossy).collect();
-    // The error may name a transaction block or a pipeline as the reason.
+    // The error might give either a transaction block or a pipeline as the reason.
     if fields.iter().any(|field| field == "C25001") {
         fields.retain(|field| !field.starts_with('M'));
     }
     format!("{} {}", char::from(*tag), fields.join(" "))
 }
 
-/// Returns names and types of a `RowDescription`.
+/// Returns the column names and types in a `RowDescription`.
 fn columns(mut rest: &[u8]) -> String {
     let mut told = String::from("T");
     while let Some(end) = rest.iter().position(|byte| *byte == 0) {
@@ -120,7 +123,7 @@ fn statement() -> impl Strategy<Value = String> {
 }
 
 pub(super) fn step() -> impl Strategy<Value = Step> {
-    // An empty statement at the begin of a pipeline changes only warnings.
+    // An empty statement at the start of a pipeline changes only warnings.
     let some = statement().prop_filter("empty", |sql| !sql.is_empty() && !sql.starts_with("/*"));
     let group = (prop::collection::vec(some, 1..5), any::<bool>());
     let leaf = prop_oneof![
@@ -135,7 +138,7 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         9 => leaf,
         1 => prop::collection::vec(simple, 2..4).prop_map(|mut steps| {
-            // The answer to data after a refused COPY depends on their position in the stream.
+            // The response to data after a rejected COPY depends on their position in the stream.
             steps.retain(|step| !matches!(step, Step::Copy(_)));
             Step::Pipeline(steps)
         }),
@@ -147,8 +150,8 @@ fn cases() -> u32 {
     depth::rounds(150)
 }
 
-/// Whether the steps have a case of the table in docs/isolation.md. These are a constraint made after SET CONSTRAINTS ALL, and a chain
-/// of read-only transactions, one of which fails behind a savepoint.
+/// Whether the steps contain a case from the table in docs/isolation.md. Either a constraint was added after SET
+/// CONSTRAINTS ALL, or a transaction in a chain of read-only transactions fails after a savepoint.
 fn is_limited(steps: &[Step]) -> bool {
     let said = format!("{steps:?}");
     let has = |words: &[&str]| words.iter().all(|word| said.contains(word));
@@ -165,7 +168,7 @@ fn check(serve: &Serve, case: u32, steps: &[Step]) -> Result<(), TestCaseError> 
         let (expected, found) = (step.ask(&mut plain), step.ask(&mut rollback));
         prop_assert_eq!(found, expected, "at step {} of {:#?}", at, steps);
     }
-    // The final content is equal as well.
+    // The final content is also the same.
     for sql in [
         "ROLLBACK",
         "TABLE item",
@@ -207,7 +210,7 @@ fn generated_statements_get_a_plain_servers_answers() {
         if let Err(error) = result {
             panic!("PostgreSQL {major}: {error}");
         }
-        // After hundreds of leases, their one database is unchanged.
+        // After hundreds of leases, the database that all of them used is unchanged.
         assert_eq!(serve.rollback("rollback").value("SELECT count(*) FROM item").unwrap(), "0");
     }
 }

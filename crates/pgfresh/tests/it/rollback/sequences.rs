@@ -1,10 +1,12 @@
-//! A rollback does not undo changes of sequences. pgfresh resets them to the template's values for the next lease, for any role.
+//! Tests sequences in rollback isolation. A rollback doesn't undo their changes, so pgfresh resets them to the
+//! template's values for the next lease, for any role.
 
 use super::*;
 use crate::common::depth;
 use crate::common::random::Random;
 
-/// Sequences of each kind: of a column, of an identity, with a cache, and descending. The WAL has all but unlogged ones.
+/// Sequences of each kind: for a column, for an identity column, with a cache, and descending. The WAL contains all
+/// but the unlogged sequences.
 const SCHEMA: &str = "CREATE ROLE clerk LOGIN;
     CREATE TABLE item (id serial, number int GENERATED ALWAYS AS IDENTITY, word text);
     INSERT INTO item (word) VALUES ('a'), ('b');
@@ -17,7 +19,8 @@ const SCHEMA: &str = "CREATE ROLE clerk LOGIN;
 /// Unlogged sequences, which exist from `PostgreSQL` 15 on.
 const UNLOGGED: &str = "CREATE UNLOGGED SEQUENCE unlogged START 3; GRANT ALL ON unlogged TO clerk;";
 
-/// Returns a query for pgfresh's own sessions in a database. A new one for each lease would take most of the lease's time.
+/// Returns a query for pgfresh's own sessions in a database. A new session for each lease would take most of the
+/// lease's time.
 fn ours_in(database: &str) -> String {
     format!(
         "SELECT coalesce(string_agg(pid::text, ' '), '') FROM pg_stat_activity \
@@ -33,14 +36,14 @@ impl Serve {
     }
 }
 
-/// Returns a query for the values of the sequences.
+/// Returns a query for the sequences' values.
 fn stands(sequences: &[&str]) -> String {
     let each: Vec<_> =
         sequences.iter().map(|name| format!("(SELECT concat(last_value, is_called) FROM {name})")).collect();
     format!("SELECT concat_ws(' ', {})", each.join(", "))
 }
 
-/// Returns SQL that moves one sequence or several.
+/// Returns SQL that advances one or more sequences.
 fn moved(random: &mut Random, sequences: &[&str]) -> String {
     let name = sequences[random.below(sequences.len())];
     match random.below(6) {
@@ -87,7 +90,7 @@ fn sequences_are_reset_for_any_role() {
                 session.close();
             }
             ours.dedup();
-            // The first leases have no such session, and those of a superuser never have one.
+            // The first leases don't have this session, and a superuser's leases never have it.
             let most = if user == "postgres" { 1 } else { 2 };
             assert!(
                 ours.len() <= most && !ours.concat().contains(' '),

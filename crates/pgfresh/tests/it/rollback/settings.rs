@@ -1,4 +1,5 @@
-//! Settings in rollback isolation are those of a plain server after each transaction, whatever has changed them.
+//! Tests that settings in rollback isolation are the same as on a plain server after each transaction, whatever has
+//! changed them.
 
 use super::plain_answers::told;
 use super::{SCHEMA, Serve, bind, execute, majors, message, parse, query, start_on, sync};
@@ -6,7 +7,7 @@ use crate::common::client::Client;
 use crate::common::depth;
 use crate::common::random::Random;
 
-/// Objects that change settings, for the transaction or for the session.
+/// Objects that change settings, either for the transaction or for the session.
 const OBJECTS: &str = "
 CREATE FUNCTION tenant(int) RETURNS text LANGUAGE plpgsql AS
     $$ BEGIN PERFORM set_config('app.tenant', $1::text, true); RETURN current_setting('app.tenant'); END $$;
@@ -19,7 +20,7 @@ CREATE TABLE checked (id int DEFAULT set_config('app.default', '5', true)::int,
     CHECK (set_config('app.checked', id::text, true) IS NOT NULL));
 ";
 
-/// Shows what the session's settings are.
+/// Query that shows the session's settings.
 const PROBE: &str = "SELECT current_user, session_user, current_setting('work_mem'), current_setting('timezone'), \
     current_setting('datestyle'), current_setting('intervalstyle'), current_setting('statement_timeout'), \
     coalesce(current_setting('app.tenant', true), ''), coalesce(current_setting('app.kind', true), ''), \
@@ -31,7 +32,7 @@ fn start(major: u32) -> Serve {
     start_on(major, &format!("{SCHEMA}{OBJECTS}"), &[])
 }
 
-/// A session in rollback isolation, and one of a plain server.
+/// A session in rollback isolation, and a session on a plain server.
 struct Pair {
     rollback: Client,
     plain: Client,
@@ -43,12 +44,12 @@ impl Pair {
         Self { rollback: serve.rollback("rollback"), plain }
     }
 
-    /// Says these bytes on both sides, which must answer alike.
+    /// Sends `bytes` to both sides, whose responses must be the same.
     fn ask(&mut self, bytes: &[u8], said: &str) {
         let [found, expected] = [&mut self.rollback, &mut self.plain].map(|client| {
             client.send(bytes);
             let mut all: Vec<_> = client.until_ready().iter().map(told).collect();
-            // PostgreSQL 13 repeats reports, and their order depends on all that was set before.
+            // PostgreSQL 13 repeats reports, and their order depends on all earlier settings.
             all.retain(|message| !message.starts_with("S "));
             all
         });
@@ -159,7 +160,7 @@ fn parameters_name_settings_and_their_scope() {
     }
 }
 
-/// Statements that change a setting, of which none has the same setting for both scopes.
+/// Returns statements that change a setting. No statement changes the same setting in both scopes.
 fn change(random: &mut Random) -> String {
     let one = |random: &mut Random| {
         let (name, value) = *random.choose(&[
@@ -190,7 +191,8 @@ fn change(random: &mut Random) -> String {
     format!("SELECT {}", calls.join(", "))
 }
 
-/// Whether a statement changes a setting twice, for the transaction and for the session: the limit in docs/isolation.md.
+/// Whether a statement changes a setting twice, for the transaction and for the session, which is the limitation in
+/// docs/isolation.md.
 fn is_limited(sql: &str) -> bool {
     let calls: Vec<&str> = sql.split("set_config(").skip(1).collect();
     let name = |call: &str| call.split('\'').nth(1).unwrap_or_default().to_owned();

@@ -1,4 +1,5 @@
-//! Proof that clients cannot notice that their sessions are transcribed, in both isolations, and that transcripts have what they sent.
+//! Tests that clients can't notice that pgfresh transcribes their sessions, in both isolation modes, and that
+//! transcripts contain what clients sent.
 
 use std::cell::RefCell;
 use std::fs;
@@ -13,7 +14,7 @@ use super::{SCHEMA, Serve, bind, execute, majors, message, parse, query, run, st
 use crate::common::client::{Client, Message, failure, packet, startup};
 use crate::common::{Scene, User, depth, majors_since, wait_until};
 
-/// Facts about its own session and transaction that a tool can ask for.
+/// Facts about its own session and transaction that a tool can query.
 const FACTS: &str = "\
     SELECT locktype, relname, mode, granted FROM pg_locks LEFT JOIN pg_class ON pg_class.oid = relation
         WHERE pid = pg_backend_pid() AND relation >= 16384 AND coalesce(relname NOT LIKE 'pg_toast%', true) ORDER BY 1, 2, 3;
@@ -22,13 +23,13 @@ const FACTS: &str = "\
     SELECT name, statement, is_holdable FROM pg_cursors ORDER BY 1;
     SELECT name, setting FROM pg_settings WHERE source = 'session' ORDER BY 1";
 
-/// A server whose sessions are transcribed.
+/// Server whose sessions are transcribed.
 struct Transcribed {
     serve: Serve,
     folder: tempfile::TempDir,
 }
 
-/// Request of a client, with its tags, SQLSTATE and status.
+/// A client's request, with the command tags, SQLSTATE and status in the response.
 type Request = (Vec<u8>, Option<(Vec<String>, Option<String>, String)>);
 
 impl Transcribed {
@@ -39,7 +40,7 @@ impl Transcribed {
         Self { serve, folder }
     }
 
-    /// Ends the server. Returns the requests of each session in `database`.
+    /// Ends the server. Returns the requests in each session in `database`.
     fn requests(&mut self, database: &str) -> Vec<Vec<Request>> {
         let mut sessions = Vec::new();
         for session in self.sessions() {
@@ -74,7 +75,7 @@ fn request(request: &Value) -> Request {
     (messages, outcome)
 }
 
-/// Returns the outcome that an answer up to ReadyForQuery shows.
+/// Returns the outcome of a response up to ReadyForQuery.
 fn outcome(answer: &[Message]) -> (Vec<String>, Option<String>, String) {
     let text = |body: &[u8]| String::from_utf8_lossy(body).trim_end_matches('\0').to_owned();
     let of = |tag| answer.iter().filter(move |message| message.0 == tag);
@@ -86,7 +87,7 @@ fn outcome(answer: &[Message]) -> (Vec<String>, Option<String>, String) {
     )
 }
 
-/// Plays the steps with two clients, whose answers must be equal. Returns what the second one has sent.
+/// Runs the steps with two clients, whose responses must be the same. Returns what the second client has sent.
 fn play(steps: &[Step], [ordinary, transcribed]: [&mut Client; 2]) -> Result<Vec<u8>, TestCaseError> {
     let mut sent = Vec::new();
     let facts = Step::Simple(vec![FACTS.to_owned()]);
@@ -134,7 +135,7 @@ fn transcribed_sessions_get_the_same_answers() {
     }
 }
 
-/// Sends requests and returns each with its outcome.
+/// Sends requests, and returns each with its outcome.
 fn ask_all(client: &mut Client, requests: &[Vec<u8>]) -> Vec<Request> {
     let ask = |bytes: &Vec<u8>| {
         client.send(bytes);
@@ -163,7 +164,7 @@ fn all_kinds() -> Vec<Vec<u8>> {
         [run("SELECT 1/0"), run("SELECT 1"), sync()].concat(),
         [parse("many", "SELECT generate_series(1, 9)"), bind("", "many"), some_rows, sync()].concat(),
         query("CREATE VIEW seen AS SELECT n FROM seed"),
-        // The COPY begins, and fails before the server reads data.
+        // The COPY starts, and fails before the server reads data.
         [query("COPY seen FROM STDIN"), good, end].concat(),
         [bind("p", "many"), execute("p"), flush, message(b'C', b"Pp\0"), sync()].concat(),
         message(b'F', b"\0\0\x04\x8f\0\0\0\0\0\0"),
@@ -226,7 +227,7 @@ fn unfinished_statements_keep_their_end() {
         let count = format!("SELECT count(*) FROM pg_stat_activity WHERE wait_event = '{event}'");
         wait_until(event, || watcher.value(&count).unwrap() == "1");
     };
-    // A cancelled statement has an error.
+    // A canceled statement has an error.
     let mut cancelled = serve.connect("cancelled", "").unwrap();
     cancelled.send(&query("SELECT pg_sleep(600)"));
     wait_for("PgSleep");
@@ -234,14 +235,14 @@ fn unfinished_statements_keep_their_end() {
     request.send(&packet(80_877_102, &cancelled.key));
     request.read();
     assert_eq!(tags(&cancelled.until_ready()), "TEZI");
-    // So has one whose session the server ends.
+    // A statement whose session the server ends also has an error.
     let mut ended = serve.connect("ended", "").unwrap();
     let pid = u32::from_be_bytes(*ended.key.first_chunk().unwrap());
     ended.send(&query("BEGIN; SELECT pg_sleep(600)"));
     wait_for("PgSleep");
     cancelled.value(&format!("SELECT pg_terminate_backend({pid})")).unwrap();
     while ended.read().0 != 0 {}
-    // A client leaves while the server still works.
+    // A client disconnects while the server is still working.
     let mut left = serve.connect("left", "").unwrap();
     left.value("CREATE TABLE made ()").unwrap();
     left.send(&[query("SELECT pg_sleep(0.2); DROP TABLE made"), message(b'X', b"")].concat());
@@ -264,7 +265,7 @@ fn unfinished_statements_keep_their_end() {
     assert_eq!(last("open").len(), 1);
 }
 
-/// Returns tags, SQLSTATE and status of a request in one line; empty without an outcome.
+/// Returns a request's tags, SQLSTATE and status in one line, or an empty string if it doesn't have an outcome.
 fn request_outcome(transcribed: &Value) -> String {
     let Some((tags, error, status)) = request(transcribed).1 else { return String::new() };
     tags.into_iter().chain(error).chain([status]).collect::<Vec<_>>().join(" ")

@@ -1,4 +1,4 @@
-//! Protection of the machine from SQL, and of passwords from other users.
+//! Tests that the machine is protected from SQL, and passwords from other users.
 
 mod replaced_files;
 mod secrets;

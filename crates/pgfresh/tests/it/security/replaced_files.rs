@@ -1,8 +1,9 @@
-//! SQL that replaces the files of its server never makes a pgfresh of root harm other files or processes.
+//! Tests that SQL that replaces its server's files never makes root's pgfresh harm other files or processes.
 //!
-//! A superuser's SQL can run programs as the server's account. These tests use them to put links, FIFOs and other things in the place
-//! of files that pgfresh reads, writes, gives away or removes. Then pgfresh does each of its actions on a server's files. The test
-//! draws the files and the action; `PGFRESH_HOSTILE_SEED` repeats the cases of a run.
+//! A superuser's SQL can run programs as the server's account. These tests use them to replace files that pgfresh
+//! reads, writes, gives away or removes with links, FIFOs and other things. Then pgfresh performs each of its actions
+//! on a server's files. The test selects the files and the action at random. `PGFRESH_HOSTILE_SEED` repeats a run's
+//! cases.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -17,7 +18,8 @@ use crate::common::random::Random;
 use crate::common::serve::Serve;
 use crate::common::{Scene, User, as_root, end_of, finish, ground, line_of, wait_until};
 
-/// Paths that an attack replaces, relative to the data directory: pgfresh opens, gives away, removes or examines them.
+/// Paths that an attack replaces, relative to the data directory. pgfresh opens, gives away, removes or examines
+/// them.
 const TARGETS: [&str; 26] = [
     "base",
     "base/1",
@@ -49,7 +51,7 @@ const TARGETS: [&str; 26] = [
 
 const FIFO: &str = r#"rm -rf "$t"; mkfifo "$t""#;
 const ENDLESS: &str = r#"rm -rf "$t"; ln -s /dev/zero "$t""#;
-/// Shell lines that put another thing in the place of `$t`; `$v` is the victim's folder.
+/// Shell commands that replace `$t` with something else. `$v` is the victim's folder.
 const REPLACEMENTS: [&str; 10] = [
     r#"mv "$t" "$t.away"; ln -s "$v" "$t""#,
     r#"mv "$t" "$t.away"; ln -s "$v/file" "$t""#,
@@ -59,25 +61,25 @@ const REPLACEMENTS: [&str; 10] = [
     r#"mv "$t" "$t.away"; ln "$v/readable" "$t""#,
     r#"rm -rf "$t"; mkdir -p "$t/a/b"; ln -s "$v" "$t/a/b/c"; ln -s "$v" "$t/d""#,
     r#"chmod 0 "$t""#,
-    // Replaces and restores it while pgfresh works.
+    // Replaces and restores the file while pgfresh works.
     r#"(while :; do mv "$t" "$t.away"; ln -s "$v" "$t"; rm "$t"; mv "$t.away" "$t"; done) >&- 2>&- &"#,
     r#"mkdir -p "$t.deep"; cd "$t.deep" && for i in $(seq 1500); do mkdir d; cd d; done"#,
 ];
 
-/// Action of pgfresh after an attack.
+/// pgfresh's action after an attack.
 #[derive(Debug, Clone, Copy)]
 enum Then {
     /// The command ends.
     Stop,
-    /// The guard removes the files after a kill of pgfresh.
+    /// The guard removes the files after pgfresh was killed.
     KillPgfresh,
-    /// The next pgfresh removes the files after a kill of both.
+    /// The next pgfresh removes the files after both pgfresh and the guard were killed.
     KillGuardAndPgfresh,
     /// The server becomes a template, and a copy of it starts.
     Publish,
-    /// A request over HTTP acts on a leased server.
+    /// An HTTP request acts on a leased server.
     Act(&'static str),
-    /// pgfresh resets the database, for which it reads the WAL.
+    /// pgfresh resets the database, and reads the WAL to do so.
     Reset,
 }
 
@@ -92,7 +94,8 @@ const THEN: [Then; 8] = [
     Then::Reset,
 ];
 
-/// Folders and files of root that no other user may change, and a process that has one of them open and locked.
+/// Folders and files that belong to root and that no other user must be able to change, and a process that has opened
+/// and locked one of the files.
 struct Victim {
     folder: PathBuf,
     before: String,
@@ -158,7 +161,7 @@ fn listing(folder: &Path) -> String {
     text
 }
 
-/// One attack and the action after it.
+/// Attack, and the action after it.
 #[derive(Debug)]
 struct Case {
     target: &'static str,
@@ -181,7 +184,7 @@ impl Case {
                 scene.write("attack.sql", &sql);
                 finish(scene.pgfresh(["run", "--sql", "attack.sql", "--", "true"]));
                 victim.assert_unharmed(&context);
-                // The next server from the cache, if there is one, has no file of the victim.
+                // If there is a next server from the cache, it doesn't contain any of the victim's files.
                 let copied = scene.run(["run", "--sql", "attack.sql", "--", "sh", "-c", "true"]);
                 assert!(!copied.stdout.contains("root's own"), "{context}");
                 let cached =
@@ -197,7 +200,7 @@ impl Case {
         victim.assert_unharmed(&context);
     }
 
-    /// Returns the SQL of the attack.
+    /// Returns the attack's SQL.
     fn sql(&self, scene: &Scene, victim: &Path) -> String {
         let (target, victim) = (self.target, victim.display());
         let script = format!("exec 2>&-\nt='{target}' v='{victim}'\n{}\ncat >/dev/null\n", self.replacement);
@@ -223,7 +226,7 @@ impl Case {
         }
     }
 
-    /// Attacks a lease of a `pgfresh serve` and acts on it.
+    /// Attacks a lease in `pgfresh serve` and performs the action on it.
     fn act(&self, scene: Scene, mut victim: Victim, sql: &str) {
         let context = format!("{self:?}");
         let isolation = if matches!(self.then, Then::Act(_)) { "server" } else { "clone" };
@@ -231,7 +234,7 @@ impl Case {
         let serve = Serve::at(scene, ["--sql", "template.sql", "--isolation", isolation, "--linger", "60s"]);
         let gateway = Gateway { serve, major: 15 };
         for _ in 0..2 {
-            // The attack may end the session, or the server.
+            // The attack might end the session, or the server.
             if let Ok(mut session) = gateway.connect("a", "") {
                 let _ = session.rows("INSERT INTO t VALUES ('mine')");
                 let _ = session.rows(sql);
@@ -252,7 +255,7 @@ impl Case {
 #[test]
 fn replaced_server_files_harm_no_other_user() {
     if !as_root("run servers as another user") {
-        // For other users, the server runs as the user of pgfresh: SQL can do no more than that user.
+        // For other users, the server runs as the same user as pgfresh, so SQL can't do more than that user.
         return;
     }
     let seed = std::env::var("PGFRESH_HOSTILE_SEED").ok().and_then(|seed| seed.parse().ok());
@@ -265,7 +268,7 @@ fn replaced_server_files_harm_no_other_user() {
             replacement: REPLACEMENTS[random.below(REPLACEMENTS.len())],
             then: THEN[number % THEN.len()],
         };
-        // PostgreSQL itself hangs at its start if it reads a FIFO, or a file without an end.
+        // PostgreSQL itself hangs when it starts and reads a FIFO, or a file without an end.
         if matches!(case.then, Then::Act(_)) && [FIFO, ENDLESS].contains(&case.replacement) {
             continue;
         }
@@ -274,7 +277,7 @@ fn replaced_server_files_harm_no_other_user() {
     }
 }
 
-/// Attacks that once succeeded, on the folder of databases, the log and the lock.
+/// Attacks that once succeeded, on the folder with databases, the log and the lock.
 #[test]
 fn links_in_place_of_files_are_harmless() {
     if !as_root("run servers as another user") {

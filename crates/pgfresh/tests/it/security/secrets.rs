@@ -1,16 +1,16 @@
-//! Passwords are not in the arguments of a process, which every user of the machine can read.
+//! Tests that passwords aren't in the arguments of a process, which every user on the machine can read.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use crate::common::{Scene, User, finish, ground};
 
-/// Script that notes its arguments, also as the kernel has them, and its password.
+/// Script that writes down its arguments, both as it receives them and as the kernel has them, and its password.
 const SPY: &str = r#"{ echo "$*"; tr '\0' ' ' </proc/$$/cmdline; echo; } >>"$HOME/arguments"
 echo "$(basename "$0") $PGPASSWORD" >>"$HOME/passwords"
 echo 'SELECT 1;'"#;
 
-/// Returns a directory with a server, and with client programs that only note their arguments and passwords.
+/// Returns a directory with a server, and with client programs that only write down their arguments and passwords.
 fn spies(scene: &Scene) -> String {
     let real = std::path::Path::new(ground::psql()).parent().unwrap();
     for program in ["pg_dump", "pg_dumpall", "pg_restore", "psql"] {
@@ -64,7 +64,7 @@ fn connection_strings_with_other_secrets_are_refused() {
     assert!(!scene.directory.join("schema.sql").exists());
 }
 
-/// The gateway is a server that asks for a password.
+/// The gateway plays a server that requests a password.
 #[test]
 fn imports_find_passwords_like_libpq() {
     let scene = Scene::new(User::Ourselves);
@@ -88,7 +88,7 @@ fn imports_find_passwords_like_libpq() {
     assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "2\n2\n2\n"), "{outcome}");
 }
 
-/// The background server lives for minutes longer than the psql for which it was started.
+/// The background server runs for minutes longer than the psql that it was started for.
 #[test]
 fn psql_arguments_stay_out_of_the_server() {
     let scene = Scene::new(User::Ourselves);

@@ -1,17 +1,17 @@
-//! A panic in the table of leases stops the service, and no client receives a database after it.
+//! Tests that a panic in the lease table stops the service, and that no client receives a database afterwards.
 //!
-//! Debug builds panic after a number of actions of the table, if a variable says so.
+//! Debug builds panic after a given number of actions on the table, if an environment variable is set.
 #![cfg(debug_assertions)]
 
 use std::process::{Command, Stdio};
 
 use crate::common::{Outcome, Scene, User, collect, finish, ground, line_of};
 
-/// Variable that plants a panic.
+/// Environment variable that plants a panic.
 const PANIC: &str = "PGFRESH_TEST_PANIC";
-/// Message of a refused client.
+/// Message for a refused client.
 const REFUSED: &str = "pgfresh is shutting down after an internal error";
-/// Message of the service.
+/// Message that the service prints.
 const STOPPED: &str = "pgfresh: an internal error has stopped the service";
 
 /// Checks that the service has printed its error once.

@@ -1,6 +1,6 @@
-//! Waits for a server end with an error after its postmaster is killed, whatever pgfresh waits for.
+//! Tests that waits for a server end with an error after its postmaster is killed, whatever pgfresh waits for.
 //!
-//! Backends notice the end of their postmaster only at certain points, and stopped ones never do.
+//! Backends only notice the end of their postmaster at certain points, and stopped backends never notice it.
 
 use std::process::{Child, Stdio};
 use std::thread;
@@ -21,7 +21,7 @@ const REQUESTS: [&str; 6] = [
     "while PGFRESH_ISOLATION=server \"$0\" url; do :; done",
 ];
 
-/// Kills a postmaster, after it stops its children if `stopped`; returns the time of the kill.
+/// Kills a postmaster. If `stopped` is set, stops its child processes first. Returns the time of the kill.
 fn kill(postmaster: &Process, stopped: bool) -> Instant {
     if stopped {
         for child in children_of(postmaster.pid.cast_unsigned()) {
@@ -42,7 +42,8 @@ fn postmaster_in_time(pgfresh: &Child) -> Process {
     found.unwrap()
 }
 
-/// Waits for the end of pgfresh, whose postmaster was killed at `since`. Without the kill, it would come after the test's timeout.
+/// Waits for the end of pgfresh, whose postmaster was killed at `since`. If pgfresh didn't notice the kill, it would
+/// end only after the test's timeout.
 fn end_in_time(pgfresh: Child, since: Instant, context: &str) -> Outcome {
     let outcome = collect(pgfresh);
     println!("{:.0} ms: {context}", since.elapsed().as_secs_f64() * 1000.0);
@@ -155,7 +156,7 @@ fn serve_ends_with_its_server() {
     let mut pgfresh = command.spawn().unwrap();
     let mut pipe = pgfresh.stdout.take().unwrap();
     line_of(&mut pipe);
-    // The standard input of `serve` stays open, so that it ends for no other reason.
+    // The standard input of `serve` stays open, so that `serve` doesn't end for another reason.
     let lifeline = pgfresh.stdin.take();
     let since = kill(&postmaster_in_time(&pgfresh), true);
     let outcome = end_in_time(pgfresh, since, "serve");
@@ -172,7 +173,7 @@ fn crashes_noticed_late_by_the_postmaster_are_reported() {
     let mut pgfresh = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let backend = line_of(pgfresh.stdout.as_mut().unwrap()).trim().parse().unwrap();
     let postmaster = Pid::from_raw(postmaster_in_time(&pgfresh).pid).unwrap();
-    // The postmaster stands still until the command has ended.
+    // The postmaster is stopped until the command has ended.
     kill_process(postmaster, Signal::STOP).unwrap();
     kill_process(Pid::from_raw(backend).unwrap(), Signal::KILL).unwrap();
     thread::sleep(Duration::from_millis(500));
@@ -186,7 +187,7 @@ fn crashes_noticed_late_by_the_postmaster_are_reported() {
 #[test]
 fn survived_crashes_are_reported_on_failure() {
     let scene = Scene::new(User::Ourselves);
-    // The next session begins after the server has noticed the crash and recovered.
+    // The next session starts after the server has noticed the crash and recovered.
     let script = "\"$0\" -XAtqc \"COPY (SELECT 1) TO PROGRAM 'kill -9 \\$PPID'\" && exit 9
         until \"$0\" -XAtqc 'SELECT 1'; do :; done
         exit $1";

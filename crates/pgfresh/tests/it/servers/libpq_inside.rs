@@ -1,4 +1,4 @@
-//! libpq inside a server reaches the server's own run and no other server of the machine.
+//! Tests that libpq inside a server reaches the server's own run, and never another server on the machine.
 
 use std::process::Command;
 
@@ -12,7 +12,7 @@ on_every_major! {
     no_other_server_is_reached_by_default
 }
 
-/// SQL for autonomous transactions by `dblink`, and for foreign tables of the leased database itself.
+/// SQL for autonomous transactions with `dblink`, and for foreign tables in the leased database itself.
 const SETUP: &str = "CREATE EXTENSION dblink; CREATE EXTENSION postgres_fdw;
     CREATE TABLE audit (word text);
     CREATE FUNCTION log_alone(word text) RETURNS text LANGUAGE sql AS $$
@@ -63,7 +63,7 @@ fn dblink_in_rollback_isolation_is_refused(major: u32) {
     assert!(seen.contains("database \"app\" has a session already"), "PostgreSQL {major}: {seen}");
 }
 
-/// Runs pgfresh in a new mount namespace in which libpq's default sockets are those of `other`.
+/// Runs pgfresh in a new mount namespace where libpq's default sockets are those of `other`.
 fn beside(scene: &Scene, other: &str, arguments: &[&str]) -> Outcome {
     let script = "for folder in /tmp /var/run/postgresql; do
             mkdir -p $folder; mount -t tmpfs none $folder; ln -s \"$OTHER\"/.s.PGSQL.5432 $folder

@@ -1,4 +1,4 @@
-//! Variables of libpq that users export for other servers.
+//! Tests libpq variables that users export for other servers.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::common::{Scene, User, finish, postgres};
 
-/// Variables about a session rather than its server: a command sees the user's values.
+/// Variables that concern a session rather than its server. A command sees the user's values.
 const OF_SESSIONS: [(&str, &str); 8] = [
     ("PGAPPNAME", "suite"),
     ("PGCLIENTENCODING", "LATIN1"),
@@ -17,10 +17,10 @@ const OF_SESSIONS: [(&str, &str); 8] = [
     ("PGOPTIONS", "-c work_mem=1234kB"),
     ("PGTZ", "Asia/Tokyo"),
 ];
-/// Beginning of libpq's names for results, which are not variables.
+/// Prefix of libpq's names for results, which aren't variables.
 const RESULTS: &str = "PGRES_";
 
-/// Returns all variables that the libpq in `folder` knows, by the strings in it.
+/// Returns all variables that the libpq in `folder` supports, based on the strings in it.
 fn known_to(folder: &Path) -> BTreeSet<String> {
     let bytes = fs::read(folder.join("libpq.so.5")).unwrap();
     let is_name = |word: &&[u8]| {

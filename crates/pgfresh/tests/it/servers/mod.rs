@@ -1,4 +1,4 @@
-//! Servers of pgfresh: their end, and how libpq finds them from inside and outside.
+//! Tests pgfresh's servers: how they end, and how libpq finds them from inside and outside.
 
 mod internal_error;
 mod killed_postmaster;

@@ -1,4 +1,4 @@
-//! Setups that fail silently: they change another database, or their program does not exist.
+//! Tests setups that fail silently: they change another database, or their program doesn't exist.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use super::{assert_fails, project};
 use crate::common::{User, finish, postgres};
 
-/// Warning about a setup that has changed nothing.
+/// Warning about a setup that hasn't changed anything.
 const NOTHING: &str = "pgfresh: the setup of template \"app\" has made nothing in its database: see that it connects to \
     DATABASE_URL\n";
 
@@ -15,7 +15,7 @@ fn only_setups_without_effect_are_reported() {
     let scene = project(User::Ourselves, "");
     scene.write("empty.sql", "-- Nothing yet.");
     let elsewhere = "createdb second && psql -Xqc 'CREATE TABLE orders ()' second && psql -Xqc 'CREATE TEMP TABLE orders ()'";
-    // A session that has ended may still be dropping its temporary tables, like this one that goes on.
+    // A session that has ended might still be dropping its temporary tables. This session simulates that.
     let going_on = "( psql -Xqc 'CREATE TEMP TABLE orders ()' -c '\\! touch made' -c 'SELECT pg_sleep(600)' & ) >/dev/null 2>&1; \
         until test -e made; do sleep 0.01; done";
     for (step, words, is_told) in [
@@ -94,7 +94,7 @@ fn sql_files_that_leave_a_transaction_open_fail() {
     let open = "pgfresh: \"open.sql\" leaves a transaction open\n\
         HINT:  End it with COMMIT in the same file: each file has a session of its own.\n";
     scene.write("whole.sql", "BEGIN; CREATE TABLE whole (); COMMIT;");
-    // Without psql, too.
+    // This also applies without psql.
     let bare = postgres(18);
     let without_psql = |words: &[&str]| {
         let mut command = scene.pgfresh([&["template", "build", "--postgres", &bare], words].concat());

@@ -1,8 +1,9 @@
-//! Frozen time: the recipe of docs/recipes.md freezes what its table promises, in one database, until the reset.
+//! Tests frozen time: the recipe in docs/recipes.md freezes what its table promises, in one database, until the
+//! reset.
 
 use super::*;
 
-/// The page with the recipe. Its blocks of SQL and TOML are what this test runs.
+/// Page with the recipe. This test runs its SQL and TOML blocks.
 const PAGE: &str = include_str!("../../../../../docs/recipes.md");
 
 /// Objects that migrations make before the recipe runs.
@@ -23,14 +24,14 @@ CREATE ROLE shop LOGIN;
 GRANT ALL ON orders, orders_id_seq TO shop;
 ";
 
-/// Returns the first block of the recipe in this language.
+/// Returns the recipe's first block in `language`.
 fn block(language: &str) -> &'static str {
     let (_, recipe) = PAGE.split_once("## Frozen time").expect("the recipe");
     let (_, block) = recipe.split_once(&format!("```{language}\n")).expect("a block");
     block.split_once("```").expect("its end").0
 }
 
-/// Starts a template with the recipe, and returns the output of a script in it.
+/// Builds a template with the recipe, runs a script in it, and returns the script's output.
 fn in_template(major: u32, script: &str) -> String {
     let scene = Scene::new(User::Ourselves);
     scene.write("pgfresh.toml", block("toml"));

@@ -1,4 +1,4 @@
-//! Files of templates: imports of a live database, saved snapshots, and the files that a template is built from.
+//! Tests template files: imports from a live database, saved snapshots, and the files that a template is built from.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -25,7 +25,7 @@ fn imports_have_roles_and_no_rows() {
         &["could not read the database", "DETAIL"],
     );
     assert!(!scene.directory.join("new.sql").exists());
-    // An import replaces the file of an earlier import, but no file of the user.
+    // An import replaces an earlier import's file, but not a file that the user has written.
     let import = format!("{program} template import \"$DATABASE_URL\" schema.sql");
     scene.shell(&[], &import);
     scene.write("schema.sql", "-- Mine.");
@@ -50,7 +50,7 @@ fn saved_snapshots_make_templates() {
     );
     let config = "[template.full]\ndump = \"full.dump\"\n";
     assert!(said.contains(config), "{said}");
-    // The server no longer has the copy that the dump was read from.
+    // The server doesn't have the dumped copy any more.
     assert!(!said.contains("fresh_"), "{said}");
     scene.write("pgfresh.toml", config);
     assert_eq!(scene.query(&[], "SELECT count(*), nextval('number') FROM kept"), "3|7");
@@ -61,7 +61,7 @@ fn saved_snapshots_make_templates() {
         ("template1", &["\"template1\" cannot be the name of a template"]),
     ] {
         let command = format!("psql -qc '' dbname=scratch && {program} snapshot scratch as {words}");
-        // If pgfresh cannot write the file, it makes no template either.
+        // If pgfresh can't write the file, it doesn't make a template either.
         let command = format!("{command} || {{ {program} status --json; exit 1; }}");
         let outcome = scene.run(["run", "--", "sh", "-c", &command]);
         assert_fails(&outcome, expected);
@@ -70,7 +70,7 @@ fn saved_snapshots_make_templates() {
     }
 }
 
-/// SQL for properties of a database besides its contents. psql runs it in the database.
+/// SQL for properties of a database other than its contents. psql runs it in the database.
 const PROPERTIES: &str = r#"
     CREATE ROLE bob; CREATE ROLE "Odd Role";
     ALTER DATABASE :"DBNAME" OWNER TO bob;
@@ -116,7 +116,7 @@ fn saved_snapshots_keep_database_properties() {
     assert!(shown.contains("mine; DATABASE|7|") && shown.contains("Europe/Berlin"), "{shown}");
     scene.write("pgfresh.toml", "[template]\nsql = \"roles.sql\"\ndump = \"full.dump\"\n");
     assert_eq!(scene.query(&[], PROPERTIES_SHOWN), shown.trim_end());
-    // Without the roles, pgfresh builds the template and reports the missing ones.
+    // Without the roles, pgfresh builds the template and reports which roles are missing.
     scene.write("pgfresh.toml", "[template]\ndump = \"full.dump\"\n");
     let outcome = scene.run(["run", "--", ground::psql(), "-XAtc", PROPERTIES_SHOWN]);
     assert_eq!(outcome.code, Some(0), "{outcome}");
@@ -126,7 +126,7 @@ fn saved_snapshots_keep_database_properties() {
     assert!(outcome.stderr.contains(left_out), "{outcome}");
 }
 
-/// pgfresh makes the snapshot even if it cannot write the file, and reports that.
+/// pgfresh makes the snapshot even if it can't write the file, and reports the failure.
 #[test]
 fn unwritten_snapshots_exist_in_the_server() {
     let scene = project(User::Ourselves, "");
@@ -167,7 +167,7 @@ fn template_files_are_shown_one_per_line() {
     );
 }
 
-/// Runs pgfresh in the scene's folder `shop`, with a psql that counts the tables.
+/// Runs pgfresh in the scene's folder `shop`, with a psql command that counts the tables.
 fn count_tables(scene: &Scene) -> Outcome {
     let query = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'";
     let mut command = scene.pgfresh(["run", "-v", "--", ground::psql(), "-XAtc", query]);

@@ -1,4 +1,5 @@
-//! Incremental builds: pgfresh runs a new file on the earlier template, and the result equals that of a full build.
+//! Tests incremental builds: pgfresh runs a new file on the earlier template, and the result equals that of a full
+//! build.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -11,8 +12,8 @@ use crate::common::depth;
 
 /// Configuration with files for psql, in the order of their names.
 const SQL: &str = "[template]\nsql = \"migrations/*.sql\"\nsteps = \"append-only\"\n";
-/// Configuration with a migration tool that notes its runs in the database, and in the file "ran" for the test. If the file "wait"
-/// exists, the tool waits for the file "go" afterwards.
+/// Configuration with a migration tool that records its runs in the database, and in the file "ran" for the test. If
+/// the file "wait" exists, the tool then waits for the file "go".
 const TOOL: &str = r#"
 [template]
 steps = "append-only"
@@ -28,7 +29,7 @@ while test -e wait && ! test -e go; do sleep 0.01; done
 '''
 "#;
 
-/// Builds the template of a scene; returns standard error and the full fingerprint.
+/// Builds a scene's template. Returns standard error and the full fingerprint.
 fn build(scene: &Scene, options: &[&str]) -> (String, String) {
     let outcome = scene.run([&["template", "build"], options].concat());
     assert_eq!(outcome.code, Some(0), "{outcome}");
@@ -40,7 +41,7 @@ fn show(scene: &Scene) -> serde_json::Value {
     serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}: {outcome}"))
 }
 
-/// Returns the numbers of the files that the tool has run since the last call.
+/// Returns the numbers of the files that the tool has run since the previous call.
 fn ran(scene: &Scene) -> Vec<String> {
     let path = scene.directory.join("ran");
     let text = fs::read_to_string(&path).unwrap_or_default();
@@ -49,7 +50,7 @@ fn ran(scene: &Scene) -> Vec<String> {
     text.lines().map(number).collect()
 }
 
-/// Returns the template's schema and rows as SQL, after a build of all steps.
+/// Builds all steps, and returns the template's schema and rows as SQL.
 fn full_dump(scene: &Scene) -> String {
     let cache = scene.place.join("full");
     if !cache.exists() {
@@ -58,7 +59,7 @@ fn full_dump(scene: &Scene) -> String {
     dump(scene, &["--full", "--cache", cache.to_str().unwrap()], "")
 }
 
-/// Removes the cache of [`full_dump`].
+/// Removes the cache that [`full_dump`] used.
 fn leave(scene: &Scene) {
     fs::remove_dir_all(scene.place.join("full")).unwrap();
 }
@@ -160,7 +161,7 @@ fn sql_files_are_added_at_the_end_only() {
     let scene = project(User::Ourselves, &SQL.replace("steps", "inputs = \"*.csv\"\nsteps"));
     scene.write("a.csv", "1\n");
     let (_, first) = build(&scene, &[]);
-    // The file would fail a second time, and so would 0001.
+    // If pgfresh ran the file a second time, it would fail, and so would 0001.
     scene.write("migrations/0003.sql", "\\copy orders FROM 'b.csv'\n");
     scene.write("b.csv", "2\n");
     let (said, _) = build(&scene, &[]);
@@ -219,7 +220,7 @@ fn failed_incremental_builds_leave_the_cache() {
     let (said, _) = build(&scene, &["--full"]);
     assert!(!said.contains(" on "), "{said}");
     assert_eq!(show(&scene)["parent"], serde_json::Value::Null);
-    // Only the server has failed, and the error names the parent all the same.
+    // Only the server has failed, but the error names the parent template nevertheless.
     scene.write("pgfresh.toml", SQL);
     build(&scene, &[]);
     scene.write("migrations/0003.sql", "broken;\n");
@@ -248,7 +249,7 @@ fn full_builds_replace_incremental_ones() {
     assert_eq!(incremental, full, "both are of the same inputs");
     let again = build(&scene, &["--full"]).0 + &scene.run(["run", "--quiet", "--full", "--", "true"]).stderr;
     assert_eq!((again.as_str(), ran(&scene).len()), ("", 0));
-    // A failed build replaces nothing.
+    // A failed build doesn't replace anything.
     scene.write("migrations/0003.sql", "CREATE TABLE items ();");
     build(&scene, &[]);
     scene.write("pgfresh.toml", &TOOL.replace("while test", "test \"$FAIL\" = yes && exit 5; while test"));
@@ -277,7 +278,7 @@ fn unusable_parents_cause_a_full_build() {
     assert!(said.contains(&words) && said.contains(") in full: the earlier"), "{said}");
     assert!(!image(&scene, &second).exists());
 
-    // The forged description has fewer files than the name is a digest of.
+    // The forged description contains fewer files than those in the digest that is the entry's name.
     let about = image(&scene, &third).join("about");
     let text = fs::read_to_string(&about).unwrap();
     let forged: Vec<_> = text.lines().filter(|line| !line.contains("input migrations/0003.sql")).collect();
@@ -303,7 +304,8 @@ fn parallel_builds_share_a_parent() {
     scene.write("migrations/0002.sql", "CREATE TABLE carts ();");
     let mut one = begin();
     wait_until("the first setup", || lines() == 2);
-    // The files are those of the first build and one more. The first build is not complete, so its template is no parent.
+    // The files are those of the first build and another file. The first build isn't complete, so its template can't
+    // be the parent.
     scene.write("migrations/0002.sql", "CREATE TABLE carts (id int);");
     let mut other = begin();
     wait_until("the second setup", || lines() == 3);
@@ -312,7 +314,7 @@ fn parallel_builds_share_a_parent() {
     scene.write("go", "");
     assert!(end_of(&mut other, "the second").success());
     assert_eq!(show(&scene)["parent"], *first);
-    // The first build notices that its inputs have changed meanwhile, and to what.
+    // The first build notices that its inputs have changed meanwhile, and what they have changed to.
     assert!(end_of(&mut one, "the first").success());
     assert_eq!(
         (ran(&scene), templates(&scene).len()),
@@ -333,7 +335,7 @@ fn interrupted_incremental_builds_keep_the_parent() {
         let mut command = scene.pgfresh(["template", "build"]);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
-        // The file has its complete line.
+        // The file contains its complete line.
         wait_until("the setup", || {
             fs::read(scene.directory.join("ran")).is_ok_and(|ran| ran.ends_with(b"\n"))
         });
@@ -447,7 +449,7 @@ fn steps_accept_flags_and_variables() {
     command.env("PGFRESH_SQL", "migrations").env("PGFRESH_STEPS", "append-only");
     let outcome = finish(command);
     assert!(outcome.stderr.contains(": new migrations/0003.sql\n"), "{outcome}");
-    // The default value as an option.
+    // The option has the default value.
     scene.write("migrations/0004.sql", "INSERT INTO orders VALUES (3);");
     let outcome = scene.run(["template", "build", "--sql", "migrations", "--steps", "any"]);
     assert!(
@@ -475,17 +477,17 @@ fn steps_accept_flags_and_variables() {
     }
 }
 
-/// Edit of the files. Numbers choose among the existing ones.
+/// Edit to the files. Indexes select among the existing files.
 #[derive(Debug, Clone)]
 enum Edit {
     Append,
-    /// Adds a file before an existing one.
+    /// Adds a file before an existing file.
     Insert(prop::sample::Index),
     Change(prop::sample::Index),
     Remove(prop::sample::Index),
     /// Renames a file, so that it comes last.
     Rename(prop::sample::Index),
-    /// Restores all files to their state before so many edits.
+    /// Restores all files to their state this many edits ago.
     Undo(prop::sample::Index),
 }
 
@@ -502,10 +504,10 @@ fn edits() -> impl Strategy<Value = Vec<Edit>> {
     prop::collection::vec(edit, 3..7)
 }
 
-/// Files by name, with the number of their content.
+/// Files by name, with the number that determines their content.
 type Files = Vec<(String, usize)>;
 
-/// Returns a migration whose order shows in schema and rows, and which succeeds in any order.
+/// Returns a migration whose position affects the schema and rows, and that succeeds in any order.
 fn migration(number: usize) -> String {
     format!(
         "CREATE TABLE IF NOT EXISTS log (id serial PRIMARY KEY, said text);\n\
@@ -516,7 +518,7 @@ fn migration(number: usize) -> String {
     )
 }
 
-/// Returns `files` after the edit; a new file has the content `number`.
+/// Returns `files` after the edit. A new file has the content `number`.
 fn edited(edit: &Edit, history: &[Files], number: usize) -> Files {
     let mut files = history.last().unwrap().clone();
     let last = format!("{number:04}.sql");
@@ -537,12 +539,13 @@ fn edited(edit: &Edit, history: &[Files], number: usize) -> Files {
     files
 }
 
-/// Whether `new` is `old` with more files after it.
+/// Whether `new` consists of `old` and further files after it.
 fn is_prefix(old: &Files, new: &Files) -> bool {
     new.len() > old.len() && new.starts_with(old)
 }
 
-/// Plays `edits` on a project. Compares each template with a full build, and the kind of its build with the expected one.
+/// Applies `edits` to a project. Compares each template with a full build, and the kind of build with the expected
+/// kind.
 fn play(config: &str, edits: &[Edit]) {
     let scene = project(User::Ourselves, config);
     let always = "ALTER DATABASE app SET work_mem = '5MB';";
@@ -551,7 +554,7 @@ fn play(config: &str, edits: &[Edit]) {
     let mut dumps: HashMap<Files, String> = HashMap::new();
     build(&scene, &[]);
     for (number, edit) in (2..).zip(edits) {
-        // The tool runs files that it has not run before, so a file between others, or a restored one, would come last.
+        // The tool only runs files that it hasn't run before, so it would run an inserted or restored file last.
         let is_between = matches!(edit, Edit::Insert(_) | Edit::Undo(_));
         let edit = if config == TOOL && is_between { &Edit::Append } else { edit };
         let files = edited(edit, &history, number);

@@ -1,4 +1,4 @@
-//! Mistakes in the description of a template: each error names the mistake and its position.
+//! Tests mistakes in a template's description: each error names the mistake and its position.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -90,7 +90,7 @@ fn common_mistakes_get_a_remedy() {
 
 #[test]
 fn unwritable_given_paths_get_no_alternative() {
-    // root can write everywhere.
+    // root can write everywhere, so it is left out.
     for &user in User::all().iter().filter(|user| user.uid() != 0) {
         let scene = project(user, "");
         let closed = scene.directory.join("closed");
@@ -144,7 +144,7 @@ fn invalid_settings_fail_before_the_build() {
         assert_fails(&outcome, &[error]);
         assert!(!outcome.stderr.contains("building"), "{outcome}");
     }
-    // One setting is missing in the server's list, and one belongs to an extension.
+    // The first setting isn't in the server's list, and the second belongs to an extension.
     for setting in ["zero_damaged_pages=on", "app.motto=on"] {
         assert!(run(setting).stderr.contains("built template"), "{setting}");
     }

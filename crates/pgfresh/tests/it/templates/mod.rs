@@ -1,5 +1,5 @@
-//! Templates: pgfresh builds them once and completely, finds them again, rebuilds them for a reason, and leaves nothing of a failed or
-//! interrupted build.
+//! Tests templates: pgfresh builds them once and completely, finds them again, rebuilds them for a reason, and leaves
+//! nothing behind after a failed or interrupted build.
 
 mod failing_setups;
 mod frozen_time;
@@ -20,17 +20,17 @@ use crate::common::{Outcome, Scene, User, end_of, finish, ground, majors, postgr
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 
-/// Configuration whose setup notes its run, and then runs `migrations/*.sql` with psql.
+/// Configuration whose setup records its run, and then runs `migrations/*.sql` with psql.
 const CONFIG: &str = r#"
 [template]
 setup = "echo ran >>runs; cat migrations/*.sql | psql -XAtq -v ON_ERROR_STOP=1"
 inputs = ["migrations/**"]
 "#;
 
-/// Makes a scene with a project of one migration.
+/// Makes a scene with a project that has one migration.
 fn project(user: User, config: &str) -> Scene {
     let scene = Scene::with_empty_cache(user);
-    // The cache is new, because a shared one shows the builds of other tests. It has the base image.
+    // The cache is new, because a shared cache would also show other tests' builds. It contains the base image.
     ground::copy_base_cache(user, &scene.cache);
     furnish(scene, config)
 }
@@ -45,7 +45,7 @@ fn furnish(scene: Scene, config: &str) -> Scene {
     scene
 }
 
-/// Returns the number of the setup's runs.
+/// Returns how many times the setup has run.
 fn runs(scene: &Scene) -> usize {
     fs::read_to_string(scene.directory.join("runs")).map_or(0, |text| text.lines().count())
 }
@@ -58,7 +58,7 @@ fn assert_fails(outcome: &Outcome, words: &[&str]) {
     }
 }
 
-/// Dumps a database as SQL, the default one if `database` is empty.
+/// Dumps a database as SQL. An empty `database` is the default database.
 fn dump(scene: &Scene, options: &[&str], database: &str) -> String {
     let text = scene.shell(options, &format!("pg_dump --create {database}"));
     // The newest versions put lines with a random word around a dump.
@@ -66,7 +66,7 @@ fn dump(scene: &Scene, options: &[&str], database: &str) -> String {
     text.split_inclusive('\n').filter(|line| !is_random(line)).collect()
 }
 
-/// Returns the lines of `template list` about templates of this scene.
+/// Returns the lines in `template list` about this scene's templates.
 fn templates(scene: &Scene) -> Vec<String> {
     let list = scene.run(["template", "list"]).stdout;
     let here = scene.directory.display().to_string();
@@ -109,7 +109,8 @@ fn a_setup_runs_once_and_completely() {
 /// Sessions in copies start with the relation cache that the template's last session has written.
 #[test]
 fn copies_have_a_current_relation_cache() {
-    // All catalogs get new files, and a table gets a column and statistics, after a session has written a relation cache.
+    // After a session has written a relation cache, all catalogs get new files, and a table gets a column and
+    // statistics.
     const REWRITES: &str = "
         CREATE TABLE orders (id int PRIMARY KEY);
         VACUUM FULL;
@@ -118,7 +119,7 @@ fn copies_have_a_current_relation_cache() {
         CREATE TYPE mood AS ENUM ('sad', 'happy');
         INSERT INTO orders SELECT generate_series(1, 100);
         ANALYZE;";
-    // Query about the template, to which no session connects, and about the first copies.
+    // Query about the template, which no session connects to, and about the first copies.
     const QUESTION: &str = "
         SELECT count(*) FILTER (WHERE modification IS NOT NULL), count(*) >= 2,
             (SELECT count(*) || min(word) || 'happy'::mood FROM orders)
@@ -395,8 +396,8 @@ fn interrupted_builds_leave_nothing() {
             end_of(&mut child, format!("{signal:?}"));
             let place = scene.place.join(format!("pgfresh-{}", user.uid()));
             wait_until("the guard", || !place.exists());
-            // For the next start, the build leaves only its lock, which no process holds, and the files that it was writing into the
-            // cache.
+            // The build leaves only its lock, which no process holds, and the files that it was writing to the cache,
+            // for the next start.
             let images = scene.cache.join("images");
             let staging = images.join("0123456789abcdef.staging");
             fs::create_dir(&staging).unwrap();
@@ -438,7 +439,7 @@ fn the_cache_is_listed_bounded_and_cleared() {
         let outcome = scene.run(["template", "build", "--cache-size", "80MB", "-v"]);
         assert_eq!(outcome.code, Some(0), "{outcome}");
     }
-    // The cache has a base image of 20 to 40 MB, and as many templates of that size as its bound allows.
+    // The cache contains a base image of 20 to 40 MB, and as many templates of that size as its limit allows.
     let left = templates(&scene).len();
     assert!(left == 1 || left == 2, "{left}");
     let list = scene.run(["template", "list", "--json"]).stdout;
@@ -460,7 +461,7 @@ fn templates_can_be_removed_after_stop() {
         let server = fs::read_dir(scene.cache.join("servers")).unwrap().next().unwrap().unwrap().path();
         let about: Value = serde_json::from_slice(&fs::read(server.join("about")).unwrap()).unwrap();
         assert_eq!(scene.run(["stop"]).stdout, "stopped the background server\n");
-        // The link of a process that has ended is gone, even if the process has not been reaped.
+        // When a process has ended, its link is gone, even if the process hasn't been reaped.
         let program = fs::read_link(format!("/proc/{}/exe", about["pid"]));
         assert!(program.is_err(), "it still runs: {program:?}");
         let removed = scene.run(["template", "rm", "app"]);
@@ -495,7 +496,7 @@ fn interrupted_transfers_leave_nothing() {
             let pull = [(&cache, cache.join("images"), ["pull", "carried"])];
             let push = [(&carrier, carrier.clone(), ["push", "carrier"])];
             for (target, staged, [verb, folder]) in pull.into_iter().chain(push) {
-                // The command may end before the signal comes.
+                // The command might end before the signal arrives.
                 let ended = (0..200).any(|_| {
                     drop(fs::remove_dir_all(target));
                     let mut command = scene.pgfresh(["template", verb, folder]);

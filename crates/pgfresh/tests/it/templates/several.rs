@@ -1,4 +1,5 @@
-//! Several templates in one server: each equals its copy in a server of one template, and clients lease each by its name.
+//! Tests several templates on one server: each equals its copy on a server with one template, and clients lease each
+//! by its name.
 
 use std::thread;
 use std::time::Instant;
@@ -11,7 +12,7 @@ use crate::common::gateway::Gateway;
 use crate::common::random::Random;
 use crate::common::serve::Serve;
 
-/// Two templates on top of a third and one separate template, with objects in all catalogs that databases share.
+/// Two templates based on a third, and a separate template, with objects in all shared catalogs.
 const CONFIG: &str = r#"
 [template.schema]
 sql = "schema.sql"
@@ -46,7 +47,7 @@ fn several(user: User) -> Scene {
     scene
 }
 
-/// Returns the names of the setups that ran since the last call.
+/// Returns the names of the setups that ran since the previous call.
 fn ran(scene: &Scene) -> String {
     let path = scene.directory.join("runs");
     let text = fs::read_to_string(&path).unwrap_or_default();
@@ -54,7 +55,8 @@ fn ran(scene: &Scene) -> String {
     text.lines().collect::<Vec<_>>().join(" ")
 }
 
-/// The name of a lease says which server has it. Without a name, the user has to choose a template.
+/// A leased name determines its server, so the user doesn't select a template again. For a name that isn't leased,
+/// the user has to.
 #[test]
 fn leased_names_need_no_choice_of_template() {
     let scene = several(User::Ourselves);
@@ -78,7 +80,7 @@ fn each_of_several_is_built_once() {
         let scene = several(user);
         let alone = ["schema", "demo", "other"].map(|name| dump(&scene, &["--template", name], name));
         assert_eq!(ran(&scene), "schema demo other");
-        // The first named template is the default, whichever pgfresh builds first.
+        // The first template that is named is the default, whichever template pgfresh builds first.
         let all = "demo, other,schema";
         assert_eq!(
             scene.query(&["--template", all], "SELECT current_database(), count(*) FROM orders"),
@@ -126,7 +128,7 @@ fn leases_get_the_template_they_name() {
     let gateway = Gateway { serve, major: 15 };
     assert_eq!(gateway.serve.ready["database"], "demo");
     let ask = |name: &str, options, sql| gateway.connect(name, options).unwrap().value(sql).unwrap();
-    // One template has two rows, one has none, and one does not have that table.
+    // In one template, the table has two rows. In another, it is empty. The third doesn't have the table.
     let what = "SELECT count(*) FROM pg_class WHERE relname = 'notes'";
     let rows = "SELECT count(*) FROM orders";
     for isolation in ["clone", "rollback", "server"] {
@@ -148,7 +150,7 @@ fn leases_get_the_template_they_name() {
         assert_eq!((code, &diff["template"], &diff["tables"]), (200, &json!(template), &json!([])), "{diff}");
         assert_eq!(gateway.http("DELETE", &format!("/v1/databases/{name}"), "").0, 204);
     }
-    // The startup packet names the template, or else the database's name does; otherwise the default applies.
+    // The startup packet names the template. If it doesn't, the database's name does. Otherwise, the default applies.
     assert_eq!(ask("a", "-c pgfresh.template=other", what), "1");
     assert_eq!(ask("other", "", what), "1");
     assert_eq!(ask("schema", "", rows), "0");
@@ -158,7 +160,7 @@ fn leases_get_the_template_they_name() {
     let (code, problem) = gateway.http("POST", "/v1/databases", r#"{"template": "unknown"}"#);
     assert_eq!((code, &problem["error"]["code"]), (404, &json!("3D000")));
     assert_eq!(problem["error"]["detail"], "This server has demo, schema, other, template1.");
-    // No image has a snapshot of this server.
+    // No image has a snapshot from this server.
     assert_eq!(gateway.http("POST", "/v1/databases/b/snapshot", r#"{"template": "taken"}"#).0, 201);
     let (_, problem) =
         gateway.http("POST", "/v1/databases", r#"{"template": "taken", "isolation": "server"}"#);
@@ -191,7 +193,7 @@ fn a_failed_template_leaves_the_others_cached() {
     }
 }
 
-/// Setups that change the server in ways that later templates and tests could not bear, with the errors.
+/// Setups that change the server in ways that would affect later templates and tests, with the errors.
 const SPOILERS: [(&str, &str); 8] = [
     ("psql -qd postgres -c 'DROP DATABASE schema'", "left no database \"schema\""),
     ("psql -qd postgres -c 'DROP DATABASE spoiler'", "left no database \"spoiler\""),
@@ -252,7 +254,7 @@ fn interrupted_builds_cost_one_template() {
             command.stdout(Stdio::null()).stderr(Stdio::null());
             command.spawn().unwrap()
         };
-        // Sometimes another build waits for the one that the test ends.
+        // Sometimes another build waits for the build that the test ends.
         let mut ended = build();
         let other = random.chance(50).then(build);
         thread::sleep(random.moment(longest));

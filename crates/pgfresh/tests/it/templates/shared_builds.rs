@@ -1,4 +1,5 @@
-//! Machines that need the same missing template at once: one builds it, and the others wait for it.
+//! Tests machines that need the same missing template concurrently: one machine builds it, and the others wait for
+//! it.
 
 use std::process::Child;
 use std::thread;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use super::*;
 use crate::common::random::Random;
 
-/// Project whose setup notes each of its runs, and ends once the file "go" exists.
+/// Project whose setup records each of its runs, and ends once the file "go" exists.
 const PROJECT: &str = r#"
 [template]
 inputs = ["pgfresh.toml"]
@@ -19,7 +20,7 @@ test ! -e broken
 '''
 "#;
 
-/// Machines with separate caches and one remote.
+/// Machines with separate caches and the same remote.
 struct Machines<'a> {
     scene: &'a Scene,
     public: String,
@@ -36,7 +37,7 @@ impl<'a> Machines<'a> {
         Self { scene, public, secret }
     }
 
-    /// Starts a build on a machine, which has the secret key if it `pushes`.
+    /// Starts a build on a machine, which has the secret key if `pushes` is set.
     fn begin(&self, number: usize, pushes: bool) -> Child {
         let cache = self.scene.place.join(format!("cache-{number}"));
         if !cache.exists() {
@@ -65,7 +66,7 @@ impl<'a> Machines<'a> {
         fs::read_dir(self.store().join("notices")).map_or(0, Iterator::count)
     }
 
-    /// Returns the number of the setup's runs.
+    /// Returns how many times the setup has run.
     fn runs(&self) -> usize {
         fs::read_to_string(self.scene.directory.join("runs")).map_or(0, |text| text.lines().count())
     }
@@ -100,7 +101,7 @@ fn one_machine_builds_for_all() {
     let count = 4;
     let children: Vec<_> = (0..count).map(|number| machines.begin(number, true)).collect();
     machines.wait_for_runs(1);
-    // A machine that only reads waits, too.
+    // A machine that only reads also waits.
     let reader = machines.begin(count, false);
     thread::sleep(Duration::from_millis(500));
     machines.go();
@@ -144,14 +145,14 @@ fn another_machine_replaces_a_killed_builder() {
     first.wait().unwrap();
     let mut others: Vec<_> = (1..3).map(|number| machines.begin(number, true)).collect();
     machines.wait_for_runs(2);
-    // The last machine finds the notice of a running build.
+    // The last machine finds the notice about a running build.
     others.push(machines.begin(3, true));
     machines.go();
     for child in others {
         let (code, said) = end(child);
         assert_eq!(code, Some(0), "{said}");
     }
-    // Two machines that notice it at the same moment may both build. On a busy machine this is a long moment.
+    // If two machines notice this at the same moment, both might build. This moment is long if the machine is busy.
     assert!((2..4).contains(&machines.runs()), "{}", machines.runs());
     assert_eq!(machines.notices(), 0);
     machines.leave(4);

@@ -1,11 +1,12 @@
-//! Signed templates: pgfresh uses a template of another machine only if a trusted key has signed it, and shows no secret.
+//! Tests signed templates: pgfresh uses another machine's template only if a trusted key has signed it, and doesn't
+//! reveal secrets.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use super::*;
 
-/// Makes a pair of keys at `file` of the scene; returns the public key.
+/// Makes a key pair at the scene's `file`, and returns the public key.
 fn keygen(scene: &Scene, file: &str) -> String {
     let outcome = scene.run(["template", "keygen", file]);
     assert_eq!(outcome.code, Some(0), "{outcome}");
@@ -13,9 +14,9 @@ fn keygen(scene: &Scene, file: &str) -> String {
     line.trim_end().strip_suffix("\"]").unwrap().to_owned()
 }
 
-/// Runs pgfresh with an empty cache, and with `keys` as the trusted ones.
+/// Runs pgfresh with an empty cache, and with `keys` as the trusted keys.
 fn elsewhere(scene: &Scene, keys: &[&str], words: &[&str]) -> Outcome {
-    // The cache is in memory, because pgfresh waits for writes into a cache on a disk.
+    // The cache is in memory, because pgfresh waits for writes to a cache on a disk.
     let cache = scene.place.join("elsewhere");
     drop(fs::remove_dir_all(&cache));
     if words.contains(&"push") {
@@ -26,7 +27,7 @@ fn elsewhere(scene: &Scene, keys: &[&str], words: &[&str]) -> Outcome {
     finish(command)
 }
 
-/// Removes the cache of [`elsewhere`].
+/// Removes the cache that [`elsewhere`] used.
 fn leave(scene: &Scene) {
     fs::remove_dir_all(scene.place.join("elsewhere")).unwrap();
 }
@@ -37,7 +38,7 @@ fn entry(scene: &Scene) -> PathBuf {
     entries.next().unwrap().unwrap().path()
 }
 
-/// Changes a setting in the pushed data directory, and the manifest's digest with it.
+/// Changes a setting in the pushed data directory, and updates the digest in the manifest.
 fn forge(entry: &Path) {
     let text = "application_name = 'forged'\n";
     fs::write(entry.join("data/postgresql.auto.conf"), text).unwrap();
@@ -52,7 +53,7 @@ fn forge(entry: &Path) {
     fs::write(entry.join("manifest"), format!("{forged}end {}\n", blake3::hash(forged.as_bytes()))).unwrap();
 }
 
-/// Asserts that pgfresh refuses the entry in one line, with a hint.
+/// Asserts that pgfresh rejects the entry in one line, with a hint.
 fn assert_refused(outcome: &Outcome, words: &str) {
     assert_fails(outcome, &[words]);
     let lines: Vec<_> = outcome.stderr.lines().collect();
@@ -78,13 +79,13 @@ fn a_forged_template_is_refused_and_built_instead() {
     assert!(pull(&[&key]).stdout.contains("taken over"));
     forge(&entry(&scene));
     let before = runs(&scene);
-    // Without trusted keys pgfresh uses the forged template: a manifest only proves that the files arrived as sent.
+    // Without trusted keys, pgfresh uses the forged template: a manifest only proves that the files arrived as sent.
     let (pulled, seen) = suite(&[]);
     assert_eq!((pulled.code, seen.as_str(), runs(&scene)), (Some(0), "forged\n", before), "{pulled}");
     let (pulled, seen) = suite(&[&key]);
     assert_eq!((pulled.code, seen.as_str(), runs(&scene)), (Some(1), "", before + 1), "{pulled}");
     assert_refused(&pull(&[&key]), "it is not the one that was signed");
-    // The forger signs the manifest again, with a key that is not trusted.
+    // The forger signs the manifest again, with an untrusted key.
     keygen(&scene, "other");
     assert_eq!(scene.run(["template", "sign", "carried", "--key", "other"]).code, Some(0));
     assert_refused(&pull(&[&key]), "which is not trusted");
@@ -112,13 +113,13 @@ fn only_trusted_signatures_are_accepted() {
         let verified = elsewhere(&scene, &[trusts], &["template", "verify", "carried"]);
         assert!(verified.code == Some(0) && verified.stdout.contains("signed with key "), "{verified}");
     }
-    // pgfresh takes over the other entries of a folder although it refuses one.
+    // pgfresh copies the other entries from a folder although it rejects one of them.
     let stray = scene.directory.join("carried/abcdef");
     fs::create_dir_all(stray.join("data")).unwrap();
     let outcome = pull(&[&new], &[]);
     assert_refused(&outcome, "abcdef\": it is not signed");
     assert!(outcome.stdout.contains("taken over"), "{outcome}");
-    // The configuration file names the keys, and those of the environment replace them.
+    // The configuration file contains the keys, and keys in the environment replace them.
     scene.write("pgfresh.toml", &format!("{CONFIG}\n[cache]\nkeys = [\"{old}\"]\n"));
     fs::remove_dir_all(&stray).unwrap();
     assert_refused(&pull(&[], &[]), "which is not trusted");
@@ -177,7 +178,7 @@ fn the_secret_key_is_seen_by_nobody() {
         command.env("PGFRESH_SIGNING_KEY", secret);
         finish(command)
     };
-    // The variable has the whole file, or its last line.
+    // The variable contains the whole file, or only its last line.
     for value in [&text, secret] {
         let pushed = with_secret(value, &["template", "push", "carried", "-vv"]);
         assert_eq!(pushed.code, Some(0), "{pushed}");
@@ -194,7 +195,8 @@ fn the_secret_key_is_seen_by_nobody() {
         !outcome.to_string().contains("SIGNING_KEY") && !outcome.to_string().contains(secret),
         "{outcome}"
     );
-    // Errors show no secret, either: neither about a damaged key, nor about one in the place of a public key.
+    // Errors don't reveal a secret either: neither errors about a damaged key, nor errors about a secret key given
+    // instead of a public key.
     let damaged = secret.replace('A', "B");
     for outcome in [
         with_secret(&damaged, &["template", "sign", "carried"]),

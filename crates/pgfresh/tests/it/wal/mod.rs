@@ -1,4 +1,4 @@
-//! Proof of the WAL reader: compares the changes that it finds in the WAL of each major with digests of all relations.
+//! Tests the WAL reader: compares the changes that it finds in each major's WAL with digests of all relations.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -13,10 +13,11 @@ use crate::common::depth::some_of;
 use crate::common::{WAIT_TIMEOUT, majors, postgres, wait_until};
 
 const TEMPLATE: &str = include_str!("template.sql");
-/// Statements, below headings with the relations that they change, or "nothing", "doubt" or "anything". ";;" separates queries.
+/// Statements, below headings with the relations that they change, or with "nothing", "doubt" or "anything". ";;"
+/// separates queries.
 const STATEMENTS: &str = include_str!("statements.sql");
 
-/// Settings that change how the server logs a statement.
+/// Settings that affect how the server logs a statement.
 #[derive(Debug, Clone, Copy)]
 struct Variant {
     level: &'static str,
@@ -27,7 +28,7 @@ struct Variant {
     counts: bool,
 }
 
-/// Returns one variant for each `wal_level`, or with `PGFRESH_WAL_ALL` all combinations.
+/// Returns a variant for each `wal_level`, or all combinations if `PGFRESH_WAL_ALL` is set.
 fn variants() -> Vec<Variant> {
     let chosen = [
         ("minimal", 1, true, true, false),
@@ -50,7 +51,7 @@ fn variants() -> Vec<Variant> {
     all
 }
 
-/// Server, a database "app" with the template in it, and a reader of its WAL.
+/// Server, a database "app" with the template in it, and a reader for the server's WAL.
 struct Fixture {
     started: Started,
     admin: AdminConnection,
@@ -95,13 +96,14 @@ impl Fixture {
         self.admin.query(&sql).unwrap()[0][0].as_ref().unwrap().parse().unwrap()
     }
 
-    /// Reads the WAL up to the present.
+    /// Reads the WAL up to the current position.
     fn advance(&mut self) {
         let end = flush(&mut self.admin);
         self.reader.advance(end).unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// Waits until only this session and the inspector's are left: others may roll back changes at their end.
+    /// Waits until only this session and the inspector's session are left, because other sessions might roll back
+    /// changes when they end.
     fn wait_for_ends(&mut self) {
         let others = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
         wait_until("the end of other sessions", || {
@@ -110,7 +112,7 @@ impl Fixture {
     }
 }
 
-/// Sets the compression: 0 is off, 2 is lz4 if the server has it, and any other number is the default method.
+/// Sets the compression: 0 is off, 2 is lz4 if the server supports it, and any other number is the default method.
 fn compress(admin: &mut AdminConnection, method: usize) {
     let methods = "SELECT array_to_string(enumvals, ',') FROM pg_settings WHERE name = 'wal_compression'";
     let known = admin.query(methods).unwrap()[0][0].clone().unwrap_or_default();
@@ -123,17 +125,17 @@ fn compress(admin: &mut AdminConnection, method: usize) {
     admin.query("SELECT pg_reload_conf()").unwrap();
 }
 
-/// Makes the server write all WAL to its files; returns the position of the end.
+/// Makes the server write all WAL to its files. Returns the end position.
 fn flush(admin: &mut AdminConnection) -> Lsn {
     admin.query("SET synchronous_commit = on").unwrap();
     let end = admin.query("SELECT pg_logical_emit_message(true, 'pgfresh', '')").unwrap();
     end[0][0].as_ref().unwrap().parse().unwrap()
 }
 
-/// File of each relation, and a digest of its rows.
+/// Each relation's file, and a digest of its rows.
 type Relations = BTreeMap<String, (RelationFile, String)>;
 
-/// Returns the names of files, also those of indexes.
+/// Returns the names of files, including those of indexes.
 fn file_names(session: &mut AdminConnection, oid: u32) -> HashMap<RelationFile, String> {
     let sql = "SELECT COALESCE(o.oid::regclass || '~toast', c.oid::regclass::text), \
         COALESCE(NULLIF(c.reltablespace, 0), d.dattablespace), CASE WHEN c.relisshared THEN 0 ELSE d.oid::bigint END, \
@@ -149,7 +151,7 @@ fn file_names(session: &mut AdminConnection, oid: u32) -> HashMap<RelationFile, 
     files.collect()
 }
 
-/// Returns the relations among `which` with rows that the WAL covers, also system, shared and toast tables.
+/// Returns the relations among `which` whose rows the WAL covers, including system, shared and TOAST tables.
 fn relations(session: &mut AdminConnection, oid: u32, which: &str) -> Relations {
     let files: HashMap<String, RelationFile> =
         file_names(session, oid).into_iter().map(|(file, name)| (name, file)).collect();
@@ -179,7 +181,7 @@ fn relations(session: &mut AdminConnection, oid: u32, which: &str) -> Relations 
     digests.collect()
 }
 
-/// Makes the server log the next value of each sequence, because it logs 32 values ahead.
+/// Makes the server log the next value of each sequence, because it logs 32 values in advance.
 fn log_next_values(session: &mut AdminConnection) {
     let sql = "SELECT oid::regclass FROM pg_class WHERE relkind = 'S' AND relpersistence = 'p'";
     for row in session.query(sql).unwrap() {
@@ -188,16 +190,16 @@ fn log_next_values(session: &mut AdminConnection) {
     }
 }
 
-/// Result that the reader must have for some statements.
+/// Result that the reader must return for certain statements.
 #[derive(Debug, Clone)]
 enum Expected {
-    /// Changes of exactly these relations, and whether they last.
+    /// Changes to exactly these relations, and whether the changes last.
     Exactly(BTreeSet<String>, bool),
     Anything,
     Doubt,
 }
 
-/// Returns the statements that `major` knows, each with the expected result.
+/// Returns the statements that `major` supports, each with the expected result.
 fn statements(major: u32) -> Vec<(Expected, &'static str)> {
     let mut expected = Some(Expected::Anything);
     let mut all = Vec::new();
@@ -219,7 +221,7 @@ fn statements(major: u32) -> Vec<(Expected, &'static str)> {
     all
 }
 
-/// Runs all statements in one database, and compares the WAL's changes with the real ones.
+/// Runs all statements in one database, and compares the changes in the WAL with the actual changes.
 fn check(major: u32, variant: Variant) {
     let mut fixture = Fixture::new(major, variant);
     let oid = fixture.oid("app");
@@ -285,7 +287,8 @@ fn check_soundness(
             }
             continue;
         };
-        // The server does not write a new column's default into existing rows: only the catalog makes them read differently.
+        // The server doesn't write a new column's default into existing rows. Only the catalog makes them read
+        // differently.
         let has_column =
             changes.files.get(&after["pg_attribute"].0).is_some_and(|changes| changes.inserted > 0);
         if digest == old_digest || (has_column && name == "made") {
@@ -382,10 +385,11 @@ fn changes_before_a_crash_are_named() {
     }
 }
 
-/// Numbers of rows inserted, updated and deleted.
+/// Numbers of rows that were inserted, updated and deleted.
 type Totals = [u64; 3];
 
-/// Writes at random in `database` until `stop`; returns the numbers of changed rows, also those rolled back.
+/// Makes random writes in `database` until `stop` is set. Returns the numbers of changed rows, including those that
+/// were rolled back.
 fn write_at_random(mut session: AdminConnection, seed: u64, stop: &AtomicBool) -> Totals {
     let (mut totals, mut random, mut next) = (Totals::default(), seed, seed << 32);
     while !stop.load(Ordering::Relaxed) {

@@ -3,8 +3,8 @@
 //! ```sh
 //! PGFRESH_TEST_DEPTH=40 PGFRESH_KILLS_SEED=7 cargo test -p pgfresh --test it kills:: -- --nocapture
 //! ```
-//! The seed repeats the plan: commands, victims, signals and moments. The other running processes vary. As root, the test
-//! runs in new namespaces, so that every leftover is pgfresh's.
+//! The seed repeats the plan: commands, victims, signals and moments. The other running processes vary. As root, the
+//! test runs in new namespaces, so that every leftover is pgfresh's.
 
 mod life;
 mod machine;

@@ -1,4 +1,4 @@
-//! Tests `{test}`, with which each run has only one test, and the tests that `faults` leaves out.
+//! Tests `{test}`, which limits each run to one test, and the tests that `faults` leaves out.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -75,8 +75,9 @@ fn columns(body: &[u8]) -> Vec<(String, Vec<u8>)> {
 
 /// Removes the start of a response, `RowDescription` or `CopyOutResponse`, if an error follows directly.
 ///
-/// If a statement returns rows, a real error can come before or after this start: before it if the statement waits
-/// for a table lock, and after it if the statement waits for a row lock. A fault always comes before it.
+/// If a statement returns rows, a real error can come before or after this start. It comes before the start if the
+/// statement waits for a table lock, and after it if the statement waits for a row lock. A fault always comes before
+/// it.
 pub(super) fn without_heads(answers: Vec<String>) -> Vec<String> {
     let is_head = |answer: &str| answer.starts_with("T ") || answer.starts_with("H ");
     let mut kept: Vec<String> = Vec::new();

@@ -27,7 +27,7 @@ const WRITTEN: &str = "SELECT count(*) FROM entry WHERE word = 'struck'";
 const RUNNING: &str = "SELECT count(*) FROM pg_stat_activity \
     WHERE state = 'active' AND pid <> pg_backend_pid() AND query LIKE '%struck%'";
 
-/// What a session is doing when the failover ends it.
+/// Work of a session when the failover ends it.
 #[derive(Debug, Clone, Copy)]
 enum Work {
     Simple,

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::common::client::message;
 
-/// Where the network breaks, relative to a client's message.
+/// Place where the network breaks, relative to a client's message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     /// The server doesn't receive the message.

@@ -103,7 +103,7 @@ impl Tail {
 #[derive(Debug, Clone)]
 pub(super) struct Exchange {
     pub(super) bytes: Vec<u8>,
-    /// Message tags, each of which ends a part of the response.
+    /// Message tags that each end a part of the response.
     pub(super) ends: &'static [u8],
     /// Number of parts in the response.
     pub(super) parts: usize,

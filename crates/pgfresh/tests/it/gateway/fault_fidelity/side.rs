@@ -63,7 +63,7 @@ impl Others {
     }
 }
 
-/// Server on which other sessions provoke errors.
+/// Server where other sessions provoke errors.
 pub(super) struct Real<'a> {
     pub(super) gateway: &'a Gateway,
 }

@@ -21,7 +21,7 @@ on_every_major! {
 /// Name of the lease.
 const NAME: &str = "orders";
 
-/// What ends a delay.
+/// Event that ends a delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Release,

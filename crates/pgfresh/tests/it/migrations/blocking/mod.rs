@@ -161,7 +161,7 @@ fn difference(need: &StatementNeeds, observed: &ObservedStatement, waits: bool) 
     let may_wait = LockReason::Partition.to_string();
     let is_right = match predicted.first() {
         None => !waits || !need.unseen.is_empty(),
-        // With the actual values, the suite's statement might visit other rows or tables.
+        // With its actual values, the suite's statement might visit a different partition.
         Some(blocked) => waits || blocked.because == Some(may_wait),
     };
     let verb = if waits { "waits" } else { "does not wait" };

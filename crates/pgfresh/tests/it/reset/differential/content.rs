@@ -1,14 +1,14 @@
-//! Complete content of a database, for comparison with another: rows of every table, sequences, catalogs, planner statistics, and
-//! the rows of the shared catalogs about it.
+//! Reads a database's complete content, for comparison with another database: rows of every table, sequences,
+//! catalogs, planner statistics, and the shared catalog rows about the database.
 //!
-//! A separate session reads it past the gateway. It leaves out values that no user can rely on: numbers of files and transactions,
-//! and the namespaces that sessions with temporary tables have used.
+//! A separate session bypasses the gateway to read the content. It leaves out values that users can't rely on: file
+//! and transaction numbers, and the namespaces that sessions with temporary tables have used.
 
 use std::collections::BTreeMap;
 
 use crate::common::connection::{Address, Connection, SqlError};
 
-/// Settings under which each value has one exact text.
+/// Settings that give each value one exact text.
 const EXACT: [(&str, &str); 2] = [
     ("client_encoding", "UTF8"),
     (
@@ -19,9 +19,9 @@ const EXACT: [(&str, &str); 2] = [
     ),
 ];
 
-/// Query for every relation with rows: its name, its kind, whether it is a catalog, whether it is unlogged, and its columns. For
-/// columns whose text does not tell the stored form, that form comes after them. A function's column has its number, which the server
-/// prints much faster than its name.
+/// Query for every relation with rows: its name, its kind, whether it is a catalog, whether it is unlogged, and its
+/// columns. After the columns come the stored forms of columns whose text doesn't determine it. `regproc` columns are
+/// read as OIDs, which the server prints much faster than function names.
 const RELATIONS: &str = "SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname), c.relkind, n.nspname = 'pg_catalog', \
     c.relpersistence = 'u', \
     string_agg('t.' || quote_ident(a.attname) || CASE a.atttypid WHEN 'regproc'::regtype THEN '::oid' ELSE '' END, \
@@ -36,7 +36,7 @@ const RELATIONS: &str = "SELECT quote_ident(n.nspname) || '.' || quote_ident(c.r
     WHERE c.relkind IN ('r', 'm', 'S') AND NOT c.relisshared AND n.nspname !~ '^pg_(toast_)?temp_' \
     GROUP BY n.nspname, c.relname, c.relkind, c.relpersistence, c.oid ORDER BY c.oid";
 
-/// Query for the rows of the shared catalogs about this database.
+/// Query for the shared catalog rows about this database.
 const SHARED: &str = "WITH own AS (SELECT * FROM pg_database WHERE datname = current_database()) \
     SELECT 'database', (to_jsonb(own) - '{oid,datname,datfrozenxid,datminmxid}'::text[])::text FROM own \
     UNION ALL SELECT 'settings of the database', string_agg(setrole || ' ' || setconfig::text, ' ' ORDER BY setrole) \
@@ -50,22 +50,23 @@ const SHARED: &str = "WITH own AS (SELECT * FROM pg_database WHERE datname = cur
     UNION ALL SELECT 'replication slots', string_agg(slot_name, ',') FROM pg_replication_slots WHERE database = current_database() \
     UNION ALL SELECT 'prepared transactions', string_agg(gid, ',') FROM pg_prepared_xacts WHERE database = current_database()";
 
-/// Rows of one relation.
+/// Rows in one relation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Rows {
-    /// Number of rows, and a hash of all in any order.
+    /// Number of rows, and a hash of all rows in any order.
     values: String,
-    /// Transactions that have written the rows: the template's until a reset restores them.
+    /// Transactions that have written the rows. These are the template's transactions, until a reset restores the
+    /// rows.
     writers: String,
-    /// Hash of the rows with their places; empty for a catalog.
+    /// Hash of the rows with their positions, or an empty string for a catalog.
     places: String,
-    /// Query for the rows as text.
+    /// Query that reads the rows as text.
     query: String,
     /// Whether a crash empties the relation.
     unlogged: bool,
 }
 
-/// Content of one database.
+/// Content of a database.
 #[derive(Debug, Clone)]
 pub(crate) struct Content {
     relations: BTreeMap<String, Rows>,
@@ -119,8 +120,8 @@ impl Content {
         Ok(Self { relations, shared, address: address.clone(), database: database.to_owned() })
     }
 
-    /// Returns a line for each relation in which `other` differs from this. An unlogged relation may also have the content of
-    /// `crashed`, which is this database after a crash.
+    /// Returns a line for each relation where `other` differs from this content. An unlogged relation can also match
+    /// `crashed`, which is the content of this database after a crash.
     pub(crate) fn differences(&self, other: &Self, crashed: Option<&Self>) -> Vec<String> {
         let mut found = Vec::new();
         for (name, rows) in &self.relations {
@@ -148,13 +149,13 @@ impl Content {
         found
     }
 
-    /// Returns the number of relations that a reset has restored, rather than left alone.
+    /// Returns the number of relations that a reset has restored instead of leaving them unchanged.
     pub(crate) fn restored(&self, other: &Self) -> usize {
         let pairs = self.relations.iter().filter_map(|(name, rows)| Some((rows, other.relations.get(name)?)));
         pairs.filter(|(rows, others)| rows.writers != others.writers).count()
     }
 
-    /// Returns some rows of a relation that only one of the two has.
+    /// Returns some rows in a relation that only one of the two databases has.
     fn rows_that_differ(&self, other: &Self, name: &str) -> String {
         let read = |content: &Self| -> Result<Vec<String>, SqlError> {
             let mut session = open(&content.address, &content.database)?;
@@ -183,7 +184,7 @@ impl Content {
     }
 }
 
-/// Returns the beginning and the end of a long row.
+/// Returns the start and the end of a long row.
 fn shorten(row: &str) -> String {
     let characters: Vec<char> = row.chars().collect();
     if characters.len() <= 300 {
@@ -194,7 +195,7 @@ fn shorten(row: &str) -> String {
 }
 
 fn open(address: &Address, database: &str) -> Result<Connection, SqlError> {
-    // Versions before 14 have no timeout for idle sessions.
+    // Versions before 14 don't have a timeout for idle sessions.
     let first = Connection::open(address, database, &EXACT);
     first.or_else(|error| {
         if error.sqlstate != "42704" {
@@ -205,7 +206,7 @@ fn open(address: &Address, database: &str) -> Result<Connection, SqlError> {
     })
 }
 
-/// Returns the query for one relation's number of rows and hashes.
+/// Returns the query for a relation's row count and hashes.
 fn summary(name: &str, rows: &str, places: bool, filter: &str) -> String {
     let writers = if places {
         format!(

@@ -1,52 +1,52 @@
-//! Generates cases: the sessions of a database, their ends, and the way in which the next client gets the database.
+//! Generates cases: a database's sessions, how they end, and how the next client gets the database.
 
 use std::fmt;
 
 use super::parameters::Parameter;
 use crate::common::random::Random;
 
-/// Statements of sessions, one a line; `{n}` stands for a small number.
+/// Statements for sessions, one in each line. `{n}` stands for a small number.
 const STATEMENTS: &str = include_str!("statements.sql");
 
-/// Way in which the next client gets a database.
+/// How the next client gets a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Handover {
     /// The lease ends with its last session, and one of several other names gets the database.
     NewName,
-    /// The lease ends with its last session, and a session with the same name begins at once.
+    /// The lease ends with its last session, and a session with the same name starts immediately.
     SameName,
-    /// A request over HTTP resets the database.
+    /// An HTTP request resets the database.
     Http,
-    /// The connection of the next session resets the database.
+    /// The next session's connection resets the database.
     Connection,
 }
 
-/// End of a session.
+/// How a session ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     /// The client sends a Terminate message.
     Terminate,
     /// The client closes the connection.
     Close,
-    /// The client closes the connection in a transaction that has written.
+    /// The client closes the connection in a transaction that has written something.
     InTransaction,
     /// The client closes the connection while it sends rows.
     InCopy,
     /// The client closes the connection while it reads rows.
     InResult,
-    /// Another session terminates it.
+    /// Another session terminates the session.
     Terminated,
-    /// A timeout cancels a statement, and then the client cancels one.
+    /// A timeout cancels a statement, and then the client cancels another statement.
     Cancelled,
     /// The server ends a session that is idle in a transaction.
     IdleTimeout,
     /// A signal kills the backend, and the server recovers.
     Killed,
-    /// The session is still open when a request over HTTP resets the database.
+    /// The session is still open when an HTTP request resets the database.
     LeftOpen,
 }
 
-/// Statements, parameters and end of one session.
+/// A session's statements, parameters and end.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionPlan {
     pub(crate) guest: bool,
@@ -55,27 +55,27 @@ pub(crate) struct SessionPlan {
     pub(crate) end: End,
 }
 
-/// Sessions of one database, and the handover to the next client.
+/// A database's sessions, and the handover to the next client.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
     pub(crate) number: u32,
     pub(crate) handover: Handover,
-    /// Whether the sessions are open at once.
+    /// Whether the sessions are open concurrently.
     pub(crate) at_once: bool,
     pub(crate) sessions: Vec<SessionPlan>,
-    /// Whether the next session has the parameters of the last one.
+    /// Whether the next session has the same parameters as the last.
     pub(crate) same_parameters: bool,
 }
 
 impl Case {
-    /// Returns the parameters of the session that examines the database afterwards.
+    /// Returns the parameters for the session that examines the database afterwards.
     pub(crate) fn next_parameters(&self) -> Vec<Parameter> {
         let last = self.sessions.last().filter(|last| self.same_parameters && !last.guest);
         let parameters = last.map(|last| last.parameters.clone()).unwrap_or_default();
         parameters.into_iter().filter(Parameter::is_harmless).collect()
     }
 
-    /// Whether the case has a crash of the server.
+    /// Whether the server crashes in this case.
     pub(crate) fn crashes(&self) -> bool {
         self.sessions.iter().any(|session| session.end == End::Killed)
     }
@@ -97,11 +97,11 @@ impl fmt::Display for Case {
     }
 }
 
-/// Generator of cases. Each depends only on the seed and its own number, so that one can be repeated alone.
+/// Case generator. Each case depends only on the seed and its own number, so a single case can be repeated.
 pub(crate) struct Generator {
     pub(crate) seed: u64,
     pub(crate) parameters: Vec<Parameter>,
-    /// Number of cases for one with a crash.
+    /// One case in this many cases contains a crash. 0 means no crashes.
     pub(crate) crash_every: u32,
 }
 
@@ -121,7 +121,7 @@ impl Generator {
             let last = sessions.len() - 1;
             sessions[last].end = End::Killed;
             sessions[last].guest = false;
-            // A crash would lose changes that are not in the WAL yet.
+            // A crash would lose changes that aren't in the WAL yet.
             sessions[0].statements.insert(0, "SET synchronous_commit = on".to_owned());
         }
         let (at_once, same_parameters) = (random.chance(50), random.chance(50));
@@ -151,7 +151,7 @@ impl Generator {
     }
 }
 
-/// Draws a statement of test suites, or in `rare` of 100 cases an unusual one.
+/// Selects a statement as in test suites, or an unusual statement in `rare` percent of all calls.
 pub(crate) fn statement(random: &mut Random, rare: usize) -> String {
     let wanted = if random.chance(rare) { "rare" } else { "common" };
     let lines: Vec<&str> =
@@ -160,12 +160,13 @@ pub(crate) fn statement(random: &mut Random, rare: usize) -> String {
     random.choose(&lines).replace("{n}", &n.to_string())
 }
 
-/// Returns the queries of a line, between `;; `. The client sends each after the answer to the one before.
+/// Returns the queries in a line, which `;; ` separates. The client sends each query after the response to the
+/// previous query.
 pub(crate) fn queries(line: &str) -> impl Iterator<Item = &str> {
     line.split(";; ")
 }
 
-/// Returns all statements with the kind of their section: "common" or "rare".
+/// Returns all statements with their section's kind: "common" or "rare".
 pub(crate) fn statements() -> Vec<(&'static str, &'static str)> {
     let mut kind = "";
     let mut all = Vec::new();

@@ -1,5 +1,5 @@
-//! Tests of the comparison itself: it finds no differences between unused databases and between new connections, and it finds each
-//! planted change.
+//! Tests the comparison itself: it doesn't find differences between unused databases or between new connections, and
+//! it finds each planted change.
 
 use super::content::Content;
 use super::generate::{queries, statements};
@@ -12,7 +12,7 @@ use crate::common::depth::some_of;
 use crate::common::gateway::Gateway;
 use crate::common::majors;
 
-/// Changes of a database, each with a word that its finding must contain.
+/// Changes to a database, each with a word that its finding must contain.
 const CHANGES: [(&str, &str); 37] = [
     ("INSERT INTO note VALUES (1, 'x')", "public.note differs"),
     ("UPDATE country SET name = 'cafÃ©' WHERE code = 'CI'", "public.country differs"),
@@ -77,7 +77,7 @@ const CHANGES: [(&str, &str); 37] = [
     ("CREATE EXTENSION hstore", "pg_catalog.pg_extension differs"),
 ];
 
-/// Actions of a session that leave state, each with a word that its finding must contain.
+/// Actions that leave state in a session, each with a word that its finding must contain.
 const TRACES: [(&str, &str); 20] = [
     ("SET work_mem = '77kB'", "setting work_mem"),
     ("SET app.tester = 'x'", "setting app.tester"),
@@ -108,7 +108,7 @@ fn unused_databases_and_sessions_do_not_differ() {
         let server = runner.gateway.server();
         make_copy(&runner.gateway, "copy");
         let reference = Content::read(&server, "reference").unwrap();
-        // Compares two copies, the reference itself, and the first lease of a database.
+        // Compare two copies, the reference itself, and a database's first lease.
         let mut session = runner.gateway.connect("first", BRIEF).unwrap();
         for name in ["copy", "copy", "reference", "first"] {
             let other = Content::read(&server, name).unwrap();
@@ -179,7 +179,7 @@ fn every_start_up_parameter_shows_in_a_session() {
     }
 }
 
-/// A statement that no server understands would test nothing.
+/// A statement that every server rejects wouldn't test anything.
 #[test]
 fn every_statement_has_its_expected_outcome() {
     const FAIL: [&str; 9] = [

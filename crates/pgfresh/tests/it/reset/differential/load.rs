@@ -1,4 +1,4 @@
-//! Other leases that begin and end during the cases.
+//! Runs other leases, which start and end during the cases.
 
 use std::sync::mpsc::Receiver;
 
@@ -7,10 +7,10 @@ use super::generate::{queries, statement};
 use crate::common::connection::{Address, Connection};
 use crate::common::random::Random;
 
-/// Beginnings of statements that change all databases; only the cases themselves have them, one at a time.
+/// Prefixes of statements that change all databases. Only the cases themselves run these statements, one at a time.
 const SHARED: [&str; 2] = ["ALTER ROLE", "ALTER SYSTEM"];
 
-/// Plays a lease of two sessions for each of `cases`, at the same time as the case.
+/// Runs a lease with two sessions for each of `cases`, concurrently with the case.
 pub(crate) fn play_others(address: &Address, seed: u64, cases: &Receiver<u32>) {
     let mut random = Random::seeded(!seed);
     for case in cases {
@@ -20,7 +20,7 @@ pub(crate) fn play_others(address: &Address, seed: u64, cases: &Receiver<u32>) {
             let _ = session.rows("SET lock_timeout = '200ms'");
             for _ in 0..random.below(4) {
                 let line = statement(&mut random, 3);
-                // A change of all databases at any moment would make sessions incomparable.
+                // If all databases changed at a random moment, sessions couldn't be compared.
                 if !SHARED.iter().any(|start| line.starts_with(start)) {
                     queries(&line).for_each(|query| drop(session.rows(query)));
                 }

@@ -1,8 +1,8 @@
-//! Differential test. After any sessions, and any ends of them, the next client's database equals one that plain CREATE DATABASE
-//! makes from the template. Its session equals a new connection to the server.
+//! Differential test. After any sessions, however they end, the next client's database equals one that plain CREATE
+//! DATABASE makes from the template. The next client's session equals a new connection to the server.
 //!
-//! The tests are clients of a `pgfresh serve` over PostgreSQL's protocol and HTTP. `PGFRESH_DIFFERENTIAL_SEED` repeats the cases of a
-//! run; `PGFRESH_DIFFERENTIAL_ONLY` plays one of them alone.
+//! The tests are clients of `pgfresh serve`, over PostgreSQL's protocol and HTTP. `PGFRESH_DIFFERENTIAL_SEED` repeats
+//! a run's cases. `PGFRESH_DIFFERENTIAL_ONLY` runs only one of them.
 
 mod content;
 mod generate;
@@ -23,17 +23,17 @@ use generate::{Case, End, Generator, Handover, SessionPlan};
 use parameters::{Parameter, WITHOUT_ANOTHER_VALUE};
 use runner::Runner;
 
-/// Template with an object of each kind that a reset must handle.
+/// Template with all kinds of objects that a reset must handle.
 const TEMPLATE: &str = include_str!("template.sql");
-/// Objects of a database that CREATE DATABASE does not copy.
+/// Objects of a database that CREATE DATABASE doesn't copy.
 const DATABASE: &str = include_str!("database.sql");
 
-/// Options of a lease that ends with its last session.
+/// Options for a lease that ends with its last session.
 const BRIEF: &str = "-c pgfresh.linger=0";
-/// Options of a lease that outlives its sessions.
+/// Options for a lease that outlives its sessions.
 const LASTING: &str = "-c pgfresh.linger=60s";
 
-/// Statements that change each table with rows in the template, some without, and sequences.
+/// Statements that change each template table with rows, some tables without rows, and sequences.
 const TOUCH: [&str; 16] = [
     "UPDATE public.country SET dial = 7",
     "DELETE FROM public.tree",
@@ -53,10 +53,11 @@ const TOUCH: [&str; 16] = [
     "INSERT INTO information_schema.extra VALUES (7)",
 ];
 
-/// Number of first statements in [`TOUCH`] whose tables every reset can restore. The others may make pgfresh drop the database.
+/// The tables in this many first statements of [`TOUCH`] can be restored by every reset. Because of the other
+/// statements, pgfresh might drop the database.
 const EASY: usize = 10;
 
-/// Starts a gateway with the template of this module. Logical slots need `--set wal_level=logical` in `options`.
+/// Starts a gateway with this module's template. For logical slots, `options` must contain `--set wal_level=logical`.
 fn start(major: u32, options: &[&str]) -> Gateway {
     let words = [&["--set", "max_prepared_transactions=8"], options].concat();
     Gateway::start(major, &format!("{TEMPLATE};\n{DATABASE}"), &words)
@@ -72,7 +73,7 @@ fn cases() -> u32 {
     depth::rounds(100)
 }
 
-/// Fails if there are findings: prints their number, and the first in full.
+/// Fails if there are findings. Prints the number of findings, and the first finding in full.
 fn assert_none(findings: &[String], seed: u64) {
     let shown: Vec<_> = findings.iter().take(12).map(String::as_str).collect();
     assert!(
@@ -102,7 +103,7 @@ fn leases_equal_unused_databases(major: u32, options: &[&str]) {
         let (others, cases) = sync_channel(1);
         scope.spawn(move || load::play_others(&address, seed, &cases));
         for number in numbers {
-            // If the load of an earlier case still runs, it is enough.
+            // If an earlier case's load is still running, that is enough.
             let _ = others.try_send(number);
             runner.run(&generator.case(number));
         }
@@ -124,7 +125,8 @@ fn leases_equal_unused_databases_on_postgres_18() {
     leases_equal_unused_databases(18, &["--set", "wal_level=logical"]);
 }
 
-/// With `--paranoid` pgfresh compares each database itself. It drops and reports a database that differs, and no client gets it.
+/// With `--paranoid`, pgfresh itself compares each database. If a database differs, pgfresh drops and reports it, and
+/// no client gets it.
 #[test]
 fn paranoid_finds_all_differences() {
     let gateway = start(15, &["--paranoid"]);
@@ -145,8 +147,8 @@ fn paranoid_finds_all_differences() {
     );
 }
 
-/// Tries each parameter: a session with it changes every table, pgfresh resets the database, and the test compares the database and
-/// its next session, with that parameter and without.
+/// For each parameter, a session with it changes every table, pgfresh resets the database, and the test compares the
+/// database and its next session, with and without the parameter.
 fn startup_parameters_do_not_change_later_leases(major: u32) {
     let gateway = start(major, &[]);
     let (parameters, without) = Parameter::all(&gateway.server());
@@ -165,7 +167,8 @@ fn startup_parameters_do_not_change_later_leases(major: u32) {
         let rounds = [(Handover::Http, false, &TOUCH[..]), (Handover::Connection, true, &TOUCH[..EASY])];
         for (handover, same_parameters, statements) in rounds {
             let own = std::slice::from_ref(parameter);
-            // Statements may fail under the parameter. A session without it then ensures that every table changes.
+            // Statements can fail because of the parameter. A session without it then ensures that every table
+            // changes.
             let mut sessions = vec![plan(own, statements)];
             if handover == Handover::Http {
                 sessions.push(plan(&[], statements));
@@ -180,7 +183,7 @@ fn startup_parameters_do_not_change_later_leases(major: u32) {
         runner.findings.len()
     );
     assert_none(&runner.findings, 0);
-    // A dropped database proves nothing.
+    // A dropped database doesn't prove anything.
     let share = 10 * runner.recycled as usize / parameters.len();
     assert!(
         share >= 8,

@@ -1,4 +1,4 @@
-//! Every parameter that a client may set when it connects, each with a value that is not its default.
+//! Finds every parameter that a client can set when it connects, each with a value that isn't its default.
 
 use crate::common::connection::{Address, Connection};
 
@@ -9,30 +9,30 @@ pub(crate) struct Parameter {
     pub(crate) value: String,
 }
 
-/// Parameters for which a stock server has one value only, or accepts no value from a client.
+/// Parameters that have only one value on a stock server, or that a client can't set.
 pub(crate) const WITHOUT_ANOTHER_VALUE: [&str; 12] = [
-    // PostgreSQL has one access method.
+    // PostgreSQL has only one access method.
     "default_table_access_method",
-    // Libraries must be in a folder that has none.
+    // Libraries must be in a folder that doesn't contain any.
     "local_preload_libraries",
-    // Builds without lz4 have only pglz.
+    // Builds without lz4 only have pglz.
     "default_toast_compression",
-    // Only builds with assertions have it.
+    // This parameter only exists in builds with assertions.
     "debug_discard_caches",
-    // A snapshot or transaction fixes their values.
+    // A snapshot or transaction determines their values.
     "transaction_deferrable",
     "transaction_isolation",
     "transaction_read_only",
-    // Connections over a unix socket ignore them.
+    // Connections over a unix socket ignore these parameters.
     "tcp_keepalives_count",
     "tcp_keepalives_idle",
     "tcp_keepalives_interval",
     "tcp_user_timeout",
-    // Since 19.
+    // These parameters have only one value since 19.
     "standard_conforming_strings",
 ];
 
-/// Parameters that `pg_settings` does not list. A client cannot set the one of the session's user at the start.
+/// Parameters that `pg_settings` doesn't list. A client can't set `session_authorization` at the start.
 const HIDDEN: [(&str, &str); 1] = [("role", "guest")];
 
 /// Values of string parameters that the server accepts.
@@ -66,19 +66,19 @@ const SETTABLE: &str = "SELECT name, vartype, setting, min_val, max_val, array_t
     WHERE context IN ('user', 'superuser', 'backend', 'superuser-backend') ORDER BY name";
 
 impl Parameter {
-    /// Returns the parameter as a word of `options`.
+    /// Returns the parameter as a word in `options`.
     pub(crate) fn option(&self) -> String {
         let escaped = self.value.replace('\\', "\\\\").replace(' ', "\\ ");
         format!("-c {}={escaped}", self.name)
     }
 
-    /// Whether a session with it lives and answers as others do.
+    /// Whether a session with the parameter keeps running and responds like other sessions.
     pub(crate) fn is_harmless(&self) -> bool {
         !self.name.ends_with("_timeout") && self.name != "exit_on_error" && self.name != "post_auth_delay"
     }
 
-    /// Returns all parameters that the server at `address` lets a superuser set, and the names of those for which it accepts no other
-    /// value.
+    /// Returns all parameters that the server at `address` lets a superuser set, and the names of parameters that
+    /// don't accept another value.
     pub(crate) fn all(address: &Address) -> (Vec<Self>, Vec<String>) {
         let mut session = Connection::open(address, "postgres", &[]).unwrap();
         let (mut all, mut without) = (Vec::new(), Vec::new());
@@ -98,7 +98,7 @@ impl Parameter {
         (all, without)
     }
 
-    /// Whether the server opens a session with the parameter in which the value differs from `now`.
+    /// Whether the server opens a session with the parameter, whose value must then differ from `now`.
     fn is_accepted(&self, address: &Address, now: &str) -> bool {
         let Ok(mut session) = Connection::open(address, "postgres", &[("options", &self.option())]) else {
             return false;

@@ -1,15 +1,15 @@
-//! Plays a case: opens its sessions through the gateway, runs their statements, and ends them.
+//! Runs a case: opens its sessions through the gateway, runs their statements, and ends them.
 
 use super::generate::{Case, End, SessionPlan, queries};
 use super::parameters::Parameter;
 use crate::common::connection::{Connection, SqlError};
 use crate::common::gateway::Gateway;
 
-/// Timeout for the lock of another session.
+/// Limits how long a session waits for another session's lock.
 const BOUNDED: &str = "SET lock_timeout = '200ms'";
 
-/// Plays `case` in database `name`. `options` has the duration of its lease. Returns the sessions that stay open. Statements may
-/// fail, connections must not.
+/// Runs `case` in the database `name`. `options` contain the duration of its lease. Returns the sessions that stay
+/// open. Statements can fail, but connections must not.
 pub(crate) fn play(
     gateway: &Gateway,
     case: &Case,
@@ -61,7 +61,7 @@ fn open(gateway: &Gateway, plan: &SessionPlan, name: &str, options: &str) -> Res
     Ok(session)
 }
 
-/// Ends a session; returns it if it stays open. Most ends break the connection.
+/// Ends a session, or returns it if it stays open. Most ends break the connection.
 fn end(gateway: &Gateway, mut session: Connection, end: End) -> Option<Connection> {
     match end {
         End::Terminate => session.close(),
@@ -83,7 +83,7 @@ fn end(gateway: &Gateway, mut session: Connection, end: End) -> Option<Connectio
         }
         End::Terminated => {
             let _ = session.rows("ROLLBACK");
-            // A session may be read-only, so ask before the INSERT can fail.
+            // The session might be read-only, so ask before the INSERT can fail.
             let pid = session.value("SELECT pg_backend_pid()");
             let _ = session.rows("BEGIN; INSERT INTO note VALUES (1, 'terminated')");
             let terminated = pid

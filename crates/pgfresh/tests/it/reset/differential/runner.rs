@@ -1,5 +1,5 @@
-//! Plays cases on one gateway, and compares each leased database with an unused one, and each session with a new connection to the
-//! server.
+//! Runs cases on one gateway, and compares each leased database with an unused database, and each session with a new
+//! connection to the server.
 
 use std::collections::{BTreeMap, HashMap};
 use std::process::Command;
@@ -14,14 +14,14 @@ use crate::common::connection::{Connection, SqlError};
 use crate::common::gateway::Gateway;
 use crate::common::{ground, wait_until};
 
-/// Reverts changes of the cases that affect all databases, which are not the subject of this test.
+/// Reverts the cases' changes that affect all databases, because this test doesn't cover them.
 const UNDO_SHARED: &str =
     "ALTER ROLE guest RESET ALL; ALTER ROLE postgres RESET ALL; ALTER ROLE ALL RESET ALL";
-/// Text of a finding about a new session that stops answering.
+/// Text in a finding about a new session that stops responding.
 const BROKE: &str = "the session broke";
-/// Number of leased databases for one that `pg_dump` also compares.
+/// `pg_dump` also compares one of this many leased databases.
 const DUMP_EVERY: u32 = 10;
-/// Last major whose databases the system's `pg_dump` reads.
+/// Last major whose databases the system's `pg_dump` can read.
 const DUMPED_MAJOR: u32 = 15;
 
 /// Gateway, expected content and session state, and findings.
@@ -32,7 +32,7 @@ pub(crate) struct Runner {
     crashed: Option<Content>,
     dump: String,
     seeded: SeededNumbers,
-    /// Case that has used a database last, by the database's oid.
+    /// Last case that used each database, by the database's OID.
     used: HashMap<String, Case>,
     /// Number of cases whose sessions had a database.
     pub(crate) played: u32,
@@ -40,13 +40,13 @@ pub(crate) struct Runner {
     pub(crate) compared: u32,
     pub(crate) recycled: u32,
     pub(crate) dropped: u32,
-    /// Number of databases that no client got and pgfresh did not drop by the end.
+    /// Number of databases that, at the end, no client had received and pgfresh hadn't dropped.
     pub(crate) unsettled: u32,
     restored: usize,
     pub(crate) findings: Vec<String>,
-    /// Findings about the content of a database.
+    /// Findings about a database's content.
     pub(crate) dirty: Vec<String>,
-    /// Number of differences of each probe and relation, with the first one.
+    /// Number of differences for each probe and relation, with the first difference.
     tally: BTreeMap<String, (u32, String)>,
 }
 
@@ -59,7 +59,7 @@ impl Runner {
         let mut session = Connection::open(&server, "reference", &[]).unwrap();
         let seeded = SeededNumbers::read(&mut session).unwrap();
         session.close();
-        // A crash of the server must not lose the reference database.
+        // A server crash must not lose the reference database.
         gateway.direct("postgres", "CHECKPOINT").unwrap();
         let mut runner = Self {
             gateway,
@@ -82,15 +82,16 @@ impl Runner {
         runner
     }
 
-    /// Plays a case, lets the next client lease its database, and compares what that gets.
+    /// Runs a case, lets the next client lease its database, and compares what that client gets.
     pub(crate) fn run(&mut self, case: &Case) {
         let (name, lease) = match case.handover {
             Handover::NewName => (format!("new_{}", case.number), BRIEF),
             Handover::SameName => ("same".to_owned(), BRIEF),
             Handover::Http | Handover::Connection => ("kept".to_owned(), LASTING),
         };
-        // A new lease may get any database, so it is compared first. The database of the name "kept" was compared after its last
-        // reset. It has no sessions but those of cases, so that a reset may use their backends.
+        // A new lease can get any database, so this compares the database first. The database named "kept" was
+        // compared after its last reset. It doesn't have other sessions than those of cases, so that a reset can use
+        // their backends.
         let first = match case.handover {
             Handover::NewName | Handover::SameName => match self.check_out(&name, lease, &[], case) {
                 Some(first) => Some(first),
@@ -138,7 +139,8 @@ impl Runner {
         drop(left);
     }
 
-    /// Whether the server itself refuses the parameters of a session of the case, because some values exclude each other.
+    /// Whether the server itself rejects the parameters in one of the case's sessions, because some values exclude
+    /// each other.
     fn is_refused_by_the_server(&self, case: &Case, error: &SqlError) -> bool {
         case.sessions.iter().any(|plan| {
             let words: Vec<String> = plan.parameters.iter().map(Parameter::option).collect();
@@ -148,7 +150,7 @@ impl Runner {
         })
     }
 
-    /// Opens a session, and compares it and its database with new ones.
+    /// Opens a session, and compares it and its database with a new session and database.
     fn check_out(
         &mut self,
         name: &str,
@@ -167,7 +169,7 @@ impl Runner {
         let mut found = self.state_differences(&mut session, parameters);
         let used = oid(&mut session).ok().and_then(|oid| self.used.remove(&oid));
         self.recycled += u32::from(used.is_some());
-        // The lease of a broken session may have ended.
+        // The lease of a broken session might have ended.
         let broke = found.iter().any(|line| line.starts_with(BROKE));
         let content = if broke { Vec::new() } else { self.content_differences(name) };
         if !content.is_empty() {
@@ -190,7 +192,7 @@ impl Runner {
         if dirty { self.connect(name, options, parameters).ok() } else { Some(session) }
     }
 
-    /// Returns the oid of the database that has this name now.
+    /// Returns the OID of the database that has this name now.
     fn oid_of(&self, name: &str) -> Option<String> {
         let sql = format!("SELECT oid FROM pg_database WHERE datname = '{name}'");
         self.gateway.direct("postgres", &sql).ok()?.into_iter().flatten().next().flatten()
@@ -201,7 +203,7 @@ impl Runner {
         self.gateway.connect(name, format!("{options} {}", words.join(" ")).trim())
     }
 
-    /// Returns the differences between a session and one with the same parameters that bypasses the gateway.
+    /// Returns the differences between a session and a session with the same parameters that bypasses the gateway.
     fn state_differences(&self, session: &mut Connection, parameters: &[Parameter]) -> Vec<String> {
         let words: Vec<String> = parameters.iter().map(Parameter::option).collect();
         let options = words.join(" ");
@@ -234,7 +236,7 @@ impl Runner {
         found
     }
 
-    /// Returns the output of `pg_dump` with the rows of each table sorted; empty for a major that it cannot read.
+    /// Returns the output of `pg_dump` with each table's rows sorted, or an empty string if it can't read the major.
     pub(crate) fn pg_dump(&self, name: &str) -> String {
         if self.gateway.major > DUMPED_MAJOR {
             return String::new();
@@ -249,9 +251,9 @@ impl Runner {
         sort_rows(&String::from_utf8_lossy(&output.stdout))
     }
 
-    /// Reverts changes of roles and server settings.
+    /// Reverts changes to roles and server settings.
     fn undo_shared(&self) {
-        // The postmaster may notice a crash only now, and then closes all sessions.
+        // The postmaster might notice a crash only now, and then closes all sessions.
         wait_until("a session that undoes the changes", || {
             self.gateway.wait_for_server();
             self.gateway.direct("postgres", UNDO_SHARED).is_ok()
@@ -274,7 +276,7 @@ impl Runner {
         }
     }
 
-    /// Waits until another client has got each used database, or pgfresh has dropped it.
+    /// Waits until another client has leased each used database, or pgfresh has dropped it.
     pub(crate) fn settle(&mut self, generator: &Generator) {
         let nothing = Case { sessions: Vec::new(), ..generator.case(0) };
         let mut held = Vec::new();
@@ -300,7 +302,7 @@ impl Runner {
         self.dropped += u32::try_from(before - self.used.len()).unwrap();
     }
 
-    /// Prints a line of counts, and fails if anything differed.
+    /// Prints a line with counts, and fails if anything differed.
     pub(crate) fn report(&self, seed: u64) {
         let Self { played, recycled, dropped, unsettled, .. } = self;
         let share = 100 * recycled / (*played).max(1);
@@ -320,7 +322,7 @@ impl Runner {
     }
 }
 
-/// Makes a database by plain SQL from the gateway's template.
+/// Makes a database from the gateway's template with plain SQL.
 pub(crate) fn make_copy(gateway: &Gateway, name: &str) {
     let templates =
         "SELECT datname FROM pg_database WHERE datistemplate AND datname NOT IN ('template0', 'template1')";
@@ -333,7 +335,7 @@ fn oid(session: &mut Connection) -> Result<String, SqlError> {
     session.value("SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database()")
 }
 
-/// Sorts the rows of each COPY, and leaves out lines that differ between any two dumps.
+/// Sorts the rows in each COPY, and removes lines that differ between any two dumps.
 fn sort_rows(dump: &str) -> String {
     let (mut lines, mut rows, mut in_copy) = (Vec::new(), Vec::new(), false);
     for line in

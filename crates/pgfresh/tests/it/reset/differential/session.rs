@@ -1,11 +1,11 @@
-//! Complete state of a session, for comparison with a new connection to the server.
+//! Reads the complete state of a session, for comparison with a new connection to the server.
 
 use std::collections::BTreeMap;
 use std::fs;
 
 use crate::common::connection::{Connection, SqlError};
 
-/// Queries with one value that is equal in each new session. Those that load a library come last.
+/// Queries that each return one value, which is the same in each new session. Those that load a library come last.
 const PROBES: [(&str, &str); 17] = [
     ("session_user", "SELECT session_user"),
     ("current_user", "SELECT current_user"),
@@ -24,7 +24,7 @@ const PROBES: [(&str, &str); 17] = [
     ),
     ("replication origin", "SELECT pg_replication_origin_session_is_setup()"),
     ("transaction", "SELECT pg_current_xact_id_if_assigned()"),
-    // Clients may see waiting backends (docs/isolation.md), but no statement of other clients in them.
+    // Clients can see waiting backends (docs/isolation.md), but no statement from other clients in them.
     (
         "other sessions",
         "SELECT string_agg(application_name || ' ' || coalesce(query, ''), ', ') FROM pg_stat_activity \
@@ -37,16 +37,16 @@ const PROBES: [(&str, &str); 17] = [
     ("modules", "SELECT string_agg(file_name, ', ' ORDER BY file_name) FROM pg_get_loaded_modules()"),
 ];
 
-/// Query for every setting with its value, the source of it, and the value that RESET would give.
+/// Query for every setting with its value, the value's source, and the value that RESET would give.
 const SETTINGS: &str =
     "SELECT name, concat_ws(' | ', setting, source, reset_val, sourcefile, sourceline) FROM pg_settings";
 
-/// Query for settings with a dot that statements of the cases set; the value is NULL for those that nobody has set.
+/// Query for settings with a dot that the cases' statements set. A setting's value is NULL if nobody has set it.
 const CUSTOM: &str = "SELECT n, coalesce(current_setting(n, true), 'NULL') FROM unnest('{app.tester,app.tenant,app.x,\
     auto_explain.log_min_duration,plpgsql.variable_conflict}'::text[]) n UNION ALL SELECT n, coalesce(current_setting(n, true), 'NULL') \
     FROM (SELECT 'app.' || k || '_' || i FROM unnest('{a,b}'::text[]) k, generate_series(1, 11) i) x(n)";
 
-/// First random numbers of a session after `setseed` with values that the cases use.
+/// First random numbers in a session after `setseed` with the values that the cases use.
 pub(crate) struct SeededNumbers(Vec<String>);
 
 impl SeededNumbers {
@@ -62,19 +62,19 @@ impl SeededNumbers {
     }
 }
 
-/// State of a session, by probe.
+/// A session's state, by probe.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SessionState(BTreeMap<String, String>);
 
 impl SessionState {
-    /// Reads the state of a session that has run no query yet.
+    /// Reads the state of a session that hasn't run a query yet.
     pub(crate) fn read(session: &mut Connection, seeded: &SeededNumbers) -> Result<Self, SqlError> {
         let mut state = BTreeMap::new();
         state.insert("transaction status".to_owned(), session.status.to_string());
         for (name, value) in &session.parameters {
             state.insert(format!("ParameterStatus {name}"), value.clone());
         }
-        // This is the first query, before a probe loads a library.
+        // This query must come first, before a probe loads a library.
         let pid = session.value("SELECT pg_backend_pid()")?;
         state.insert("libraries".to_owned(), libraries(&pid));
         let random = session.value("SELECT random()")?;
@@ -95,7 +95,7 @@ impl SessionState {
         Ok(Self(state))
     }
 
-    /// Returns a line for each probe in which `other` differs from this.
+    /// Returns a line for each probe where `other` differs from this state.
     pub(crate) fn differences(&self, other: &Self) -> Vec<String> {
         let mut found = Vec::new();
         for (name, value) in &self.0 {
