@@ -1,6 +1,7 @@
-// Runs a command beside FerretDB, a server with MongoDB's protocol that keeps its data in PostgreSQL.
+// Runs a command while FerretDB is running, a server with MongoDB's protocol that stores its data in PostgreSQL.
 //
-// DATABASE_URL names the PostgreSQL server. The command gets MONGODB_URL, and this program exits with its exit code.
+// DATABASE_URL is the PostgreSQL server's URL. The command gets MONGODB_URL, and this program exits with the command's
+// exit code.
 package main
 
 import (

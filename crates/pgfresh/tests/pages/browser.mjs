@@ -1,6 +1,6 @@
-// Headless Chromium, controlled through its debugging pipe, so that the tests need no other software.
+// Controls headless Chromium through its debugging pipe, so that the tests don't need other software.
 //
-// Messages are JSON with a zero byte at the end: Chromium reads requests on descriptor 3, and writes its messages on 4.
+// Messages are JSON followed by a zero byte. Chromium reads requests from descriptor 3, and writes its messages to 4.
 // Source: the Chrome DevTools Protocol, and Chromium's --remote-debugging-pipe.
 
 import { spawn } from "node:child_process";
@@ -11,7 +11,7 @@ import { join } from "node:path";
 
 // Timeout for each wait, in ms.
 const PATIENCE = 120_000;
-// Pause between two evaluations while a test waits for a change, in ms.
+// Poll interval while a test waits for a change, in ms.
 const STEP = 50;
 
 // Error that Chromium returns for a request, for example because the page has changed during an evaluation.
@@ -38,7 +38,7 @@ export class Browser {
       "--headless=new", "--remote-debugging-pipe", `--user-data-dir=${this.#home}`, "--no-first-run", "--disable-gpu",
       "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-breakpad",
       "--disable-dev-shm-usage", "--hide-scrollbars",
-      // Chromium refuses a sandbox for root.
+      // Chromium refuses to run in a sandbox as root.
       ...(process.getuid() === 0 ? ["--no-sandbox"] : []),
     ];
     const env = { ...process.env, HOME: this.#home, XDG_CONFIG_HOME: this.#home, XDG_CACHE_HOME: this.#home };
@@ -72,8 +72,8 @@ export class Browser {
     return within(answer, `an answer to ${method}`);
   }
 
-  // Opens an address in a new profile, with a screen of this width in pixels and this colour scheme. `media` is "print"
-  // for the page as a printer gets it, and without `scripts` the browser runs none.
+  // Opens `url` in a new profile, with the screen width `width` in pixels and the color scheme `scheme`. If `media` is
+  // "print", the page looks as if printed. Unless `scripts` is true, the browser doesn't run scripts.
   async page(url, { width = 1200, scheme = "light", media = "", scripts = true } = {}) {
     const { browserContextId } = await this.call("Target.createBrowserContext");
     const { targetId } = await this.call("Target.createTarget", { url: "about:blank", browserContextId });
@@ -88,7 +88,7 @@ export class Browser {
   async #close() {
     if (this.#child?.pid && this.#child.exitCode === null) {
       const gone = once(this.#child, "exit");
-      // Chromium may end before it answers.
+      // Chromium might end before it responds.
       this.call("Browser.close").catch(() => {});
       await within(gone, "the end of the browser").catch(() => this.#child.kill("SIGKILL"));
     }
@@ -98,7 +98,7 @@ export class Browser {
 
 class Page {
   #call;
-  // Addresses of all requests, and warnings and errors of the console.
+  // URLs of all requests, and the console's warnings and errors.
   requests = [];
   complaints = [];
 
@@ -129,7 +129,7 @@ class Page {
     await this.until(() => document.readyState === "complete");
   }
 
-  // Calls a function within the page and returns its result. `argument` is the only outside value that it sees.
+  // Calls the function `look` in the page and returns its result. `argument` is the only outside value that it can use.
   async ask(look, argument = null) {
     const expression = `(${look})(${JSON.stringify(argument)})`;
     const { result, exceptionDetails } = await this.#call("Runtime.evaluate", {
@@ -148,7 +148,7 @@ class Page {
     }
   }
 
-  // Waits until a function returns true within the page, or within the page after it.
+  // Waits until the function `look` returns true in the page, or in a page that replaces it.
   async until(look, argument = null) {
     const end = Date.now() + PATIENCE;
     while (!(await this.ask(look, argument).catch(unlessRefused))) {

@@ -1,6 +1,7 @@
-// HTML pages in a browser: the live page of `pgfresh serve`, and reports.
+// Tests HTML pages in a browser: the live page of `pgfresh serve`, and reports.
 //
-// PGFRESH_BIN is the binary. If PGFRESH_TEST_PICTURES names a folder, the tests save a screenshot of each page in it.
+// PGFRESH_BIN is the binary's path. If PGFRESH_TEST_PICTURES is set, the tests save a screenshot of each page in that
+// folder.
 
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
@@ -28,7 +29,7 @@ const SCREENS = [
 // Width of a sheet of paper without its margins, in pixels.
 const PAPER = 718;
 
-// Starts a `pgfresh serve` that ends with the test, or by `end`.
+// Starts `pgfresh serve`, which ends with the test or when `end` is called.
 async function serve(t) {
   const child = spawn(pgfresh, ["serve", "--json"], { stdio: ["pipe", "pipe", "inherit"] });
   const gone = once(child, "exit");
@@ -58,7 +59,8 @@ async function keep(page, name, { width, scheme }) {
   if (pictures) await writeFile(join(pictures, `${name}-${width}-${scheme}.png`), await page.picture());
 }
 
-// Called within a page: returns the excess width on a screen of this width, and elements beyond it that do not scroll separately.
+// Runs in the page. Returns how far the page exceeds the screen width `wide`, and the elements beyond it that don't
+// scroll separately.
 function beyond(wide) {
   const scrolls = (element) => element.closest(".scroll, svg");
   const names = [...document.body.querySelectorAll("*")].filter(
@@ -68,7 +70,7 @@ function beyond(wide) {
   return { by: Math.max(0, all - wide), what: names.map((element) => element.outerHTML.slice(0, 100)) };
 }
 
-// Called within a page: returns texts whose contrast to their background is less than 4.5 to 1. Source: WCAG 2.2, 1.4.3.
+// Runs in the page. Returns texts whose contrast to their background is less than 4.5 to 1. Source: WCAG 2.2, 1.4.3.
 function faint() {
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   const rgba = (colour) => {
@@ -84,7 +86,7 @@ function faint() {
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };
   const over = (top, ground, share) => top.slice(0, 3).map((part, at) => part * share + ground[at] * (1 - share));
-  // A page without a background has the browser's, which follows the colour scheme if the page allows it.
+  // A page without a background has the browser's background, which follows the color scheme if the page allows it.
   const probe = document.body.appendChild(document.createElement("div"));
   probe.style.backgroundColor = "Canvas";
   const canvasColour = rgba(getComputedStyle(probe).backgroundColor);
@@ -143,7 +145,7 @@ test("the live page shows the server and its leases as they come and go", async 
 
 test("the live page can be read on a phone, light and dark", async (t) => {
   const [server, browser] = await Promise.all([serve(t), Browser.open(t)]);
-  // These are the longest names, with and without an opportunity for a line break.
+  // These are the longest names, with and without a place for a line break.
   const names = ["m".repeat(63), "a test of orders ".repeat(3).trim(), "orders"];
   for (const name of names) await server.ask("POST", "v1/databases", { name });
   for (const screen of SCREENS) {
@@ -165,7 +167,7 @@ test("the live page works behind an address with the secret in its path, and say
   assert.match(await page.ask(() => document.querySelector("#state").innerText), /connection lost, trying again/);
 });
 
-// Opens a report on each screen and asserts that it can be read and asks for nothing else.
+// Opens a report on each screen, and asserts that it is readable and doesn't request anything else.
 async function assertReport(browser, file, name, check) {
   for (const screen of [...SCREENS, { width: PAPER, scheme: "light", media: "print" }]) {
     const page = await browser.page(pathToFileURL(file).href, screen);
@@ -200,7 +202,7 @@ test("the report of a comparison is one file that can be read on a phone, light 
   });
 });
 
-// A test's name that would run a script, without an opportunity for a line break.
+// Test name that could run a script, and that has no place for a line break.
 const HOSTILE = `<img src=x onerror=alert(1)>${"x".repeat(300)}`;
 
 // Profiles three tests with long names and statements, two of which repeat a query. Returns the report's path.
@@ -213,7 +215,7 @@ async function profile(t) {
   const script = 'cd "$1"; psql -XAtqf each.sql one; "$2" release one --test "$3"; psql -XAtqf each.sql two; '
     + '"$2" release two --test test_two; psql -XAtqf clean.sql three; "$2" release three --test test_three';
   const words = ["run", "--quiet", "--profile", "--report", file, "--", "sh", "-euc", script, "sh", folder, pgfresh, HOSTILE];
-  // On a busy machine, the sampler may not see a session at work.
+  // On a busy machine, the sampler might miss all working sessions, so run it again.
   do await run(pgfresh, words); while (!(await readFile(file, "utf8")).includes("Sessions over time"));
   return file;
 }
@@ -239,7 +241,7 @@ test("a profile without a client says how to name tests", async (t) => {
   });
 });
 
-// Called within a page: returns the texts of a column of the table below this heading.
+// Runs in the page. Returns the texts in column `at` of the table below `heading`.
 function column([heading, at]) {
   const head = [...document.querySelectorAll("h2")].find((head) => head.textContent === heading);
   return [...head.nextElementSibling.querySelectorAll("tbody tr")].map((row) => row.cells[at].textContent);

@@ -1,4 +1,5 @@
-// Documentation as a site, in a browser: a search works, a phone can show it, and it loads nothing from other origins.
+// Tests the documentation site in a browser: searching works, the site fits on a phone, and it doesn't load anything
+// from other origins.
 //
 // PGFRESH_TEST_SITE is the folder that `make docs` fills.
 
@@ -14,7 +15,7 @@ import { Browser } from "./browser.mjs";
 const { PGFRESH_TEST_SITE: site } = process.env;
 const TYPES = { ".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".json": "application/json" };
 
-// Serves the site until the test ends; returns its origin.
+// Serves the site until the test ends. Returns the site's origin.
 async function serve(t) {
   const server = http.createServer(async (request, response) => {
     try {
@@ -47,7 +48,7 @@ test("a message that is typed into the search box finds the page of errors", asy
   await page.until(() => document.querySelectorAll("a.md-search-result__link").length > 0);
   const found = await page.ask(() => [...document.querySelectorAll("a.md-search-result__link")].map(({ href }) => href));
   assert.ok(found.some((url) => url.includes("/docs/troubleshooting.html")), found.join("\n"));
-  // The style sheet has the icons as data URLs.
+  // The style sheet contains the icons as data URLs.
   const asked = page.requests.filter((url) => !url.startsWith("data:"));
   assert.deepEqual([...new Set(asked.map((url) => new URL(url).origin))], [origin]);
   assert.deepEqual(page.complaints, []);

@@ -18,11 +18,11 @@ import (
 
 var input = bufio.NewReader(os.Stdin)
 
-// script is the part of a program: the URL, the isolation level or "none" for no transaction, a first statement, and the
-// statement that fails.
+// script is what a program runs: the URL, the isolation level (or "none" to run without a transaction), a first
+// statement, and the failing statement.
 type script struct{ url, level, first, failing string }
 
-// faults prints how a statement fails through a driver. It prints "ready" before that statement and waits for
+// faults prints how a statement fails through a driver. It prints "ready" before the failing statement and waits for
 // another line, so that the test can provoke the error.
 func faults(play func(context.Context, script)) {
 	for {
@@ -140,7 +140,7 @@ func playPq(ctx context.Context, script script) {
 	}
 	_, err = connection.ExecContext(ctx, "SELECT 1")
 	seen("select", err)
-	// Ignores that the connection is already closed if the driver has found it broken.
+	// If the driver has found the connection broken, it is already closed, so ignore the error.
 	_ = connection.Close()
 	limited, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

@@ -1,4 +1,4 @@
-// Command drivers tests pgx through the gateway at DATABASE_URL. Each function checks one promise.
+// Command drivers tests pgx through the gateway at DATABASE_URL. Each function checks one guarantee.
 package main
 
 import (

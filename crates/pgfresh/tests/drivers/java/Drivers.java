@@ -16,7 +16,7 @@ import java.util.stream.IntStream;
 import org.postgresql.PGConnection;
 import org.postgresql.PGNotification;
 
-/** pgjdbc through the gateway at DATABASE_URL. Each method checks one promise. */
+/** Tests pgjdbc through the gateway at DATABASE_URL. Each method checks one guarantee. */
 final class Drivers {
     private static final int LARGE = 64 << 20;
 
@@ -72,7 +72,7 @@ final class Drivers {
     }
 
     private static void statementsArePrepared(Connection connection) throws Exception {
-        // From the fifth time on, the driver uses a named statement, and gets values in binary.
+        // From the fifth execution on, the driver uses a named statement, and receives values in binary format.
         try (PreparedStatement statement = connection.prepareStatement("SELECT ?::int + 1")) {
             for (int number = 0; number < 100; number++) {
                 statement.setInt(1, number);

@@ -13,8 +13,9 @@ import org.postgresql.util.ServerErrorMessage;
 /**
  * Prints how a statement fails through pgjdbc.
  *
- * <p>Each line of the input has the URL, the isolation level or "none" for no transaction, a first statement, and the statement that
- * fails. The program prints "ready" before the latter and waits for another line, so that the test can provoke the error.
+ * <p>Each input line contains the URL, the isolation level (or "none" to run without a transaction), a first statement,
+ * and the failing statement. The program prints "ready" before the failing statement and waits for another line, so that
+ * the test can provoke the error.
  */
 final class Faults {
     private static final BufferedReader INPUT = new BufferedReader(new InputStreamReader(System.in));
@@ -91,7 +92,7 @@ final class Faults {
             seen("rollback", connection::rollback);
         }
         seen("select", () -> execute(connection, "SELECT 1"));
-        // Pools of Java ask this before they hand a connection out again.
+        // Java connection pools call this before they hand out a connection again.
         System.out.println("valid " + connection.isValid(30));
         connection.close();
         try (Connection next = connect(url)) {

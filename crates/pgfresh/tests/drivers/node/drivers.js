@@ -1,4 +1,4 @@
-// node-postgres through the gateway at DATABASE_URL. Each function checks one promise.
+// Tests node-postgres through the gateway at DATABASE_URL. Each function checks one guarantee.
 
 const assert = require('node:assert');
 const { once } = require('node:events');

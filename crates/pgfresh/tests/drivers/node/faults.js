@@ -1,7 +1,8 @@
 // Prints how a statement fails through node-postgres and its pool.
 //
-// Each line of the input has the URL, the isolation level or "none" for no transaction, a first statement, and the statement that
-// fails. The program prints "ready" before the latter and waits for another line, so that the test can provoke the error.
+// Each input line contains the URL, the isolation level (or "none" to run without a transaction), a first statement,
+// and the failing statement. The program prints "ready" before the failing statement and waits for another line, so that
+// the test can provoke the error.
 
 const { setTimeout: sleep } = require('node:timers/promises');
 const readline = require('node:readline');
@@ -66,10 +67,10 @@ async function play(url, level, first, failing) {
       throw error;
     }
   });
-  // The driver reports the end of the connection a moment after the error.
+  // The driver reports the end of the connection slightly later than the error.
   await sleep(100);
   await seen('select', () => client.query('SELECT 1'));
-  // Without an argument, the pool itself decides whether it keeps the connection.
+  // Without an argument, the pool itself determines whether it keeps the connection.
   client.release();
   const next = await pool.connect();
   console.log('pool', next === client ? 'kept' : 'replaced', failed !== undefined);

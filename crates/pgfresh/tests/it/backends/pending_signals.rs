@@ -111,7 +111,7 @@ fn expect_service(gateway: &Gateway, name: &str, held_up: Pid, way: &str) {
     });
 }
 
-/// Tries several spellings, and several signals.
+/// Covers several kinds of statements, with different spellings, and several signals.
 #[test]
 fn signalled_backends_are_not_reused() {
     let gateway = after_clients("CREATE TABLE t (id int)", &[]);

@@ -164,7 +164,7 @@ fn pools_leave_room_in_a_small_server(major: u32) {
     let sql = "SELECT count(*) FROM pg_stat_activity WHERE datname LIKE 'pgfresh\\_ready\\_%'";
     let waiting: usize = gateway.direct("postgres", sql).unwrap()[0][0].as_deref().unwrap().parse().unwrap();
     assert!(waiting <= 20, "{waiting} of 40 sessions wait");
-    // Six sessions belong to pgfresh.
+    // pgfresh uses the other six sessions.
     let pool = gateway.pool("large", LASTING, 34, false);
     assert_eq!(pool.len(), 34);
 }

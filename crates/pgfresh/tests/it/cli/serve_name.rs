@@ -62,7 +62,7 @@ impl Named {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Ends the server by `signal`.
+    /// Ends the server with `signal`.
     fn end(self, signal: Signal) -> Outcome {
         self.signal(signal);
         collect(self.child)

@@ -9,7 +9,7 @@ use template::{Provisioner, ServerOptions, TemplateSpec};
 use super::watchdog::Watchdog;
 use super::{User, ground, postgres};
 
-/// Name of the template and of its database.
+/// Name of the template and its database.
 pub(crate) const DATABASE: &str = "app";
 
 /// Returns a provisioner for `major` whose template is `schema`, and a watchdog for its servers.

@@ -157,7 +157,7 @@ fn machines_fetch_templates_of_others() {
         let outcome = finish(fleet.reader("reader", &running, &ask()));
         assert!(assert_right(&outcome, &context) && warnings(&outcome).is_empty(), "{context}: {outcome}");
         assert_eq!(fleet.builds(), 1, "{context}");
-        // Pushes explicitly.
+        // Push explicitly.
         let outcome = finish(fleet.pusher("builder", &running, &["template", "push"]));
         assert!(
             outcome.code == Some(0) && outcome.stdout.contains("is there already"),

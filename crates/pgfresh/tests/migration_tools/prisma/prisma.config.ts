@@ -3,7 +3,7 @@ import { defineConfig } from "prisma/config";
 
 export default defineConfig({
   schema: "prisma/schema.prisma",
-  // The migrations run with a driver: Prisma then needs no engine that it would download.
+  // The migrations run with a driver, so Prisma doesn't need to download an engine.
   experimental: { adapter: true },
   engine: "js",
   adapter: async () => new PrismaPg({ connectionString: process.env.DATABASE_URL }),

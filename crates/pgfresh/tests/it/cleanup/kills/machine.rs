@@ -91,7 +91,7 @@ fn half_made(scene: &Scene) -> Vec<String> {
         .collect()
 }
 
-/// Ends and removes leftovers, so that the check after the next kill does not find them again.
+/// Ends and removes leftovers, so that the check after the next kill doesn't find them again.
 pub(crate) fn clear(scene: &Scene) {
     end_processes(&scene.place);
     let entries = fs::read_dir(&scene.place).into_iter().flatten().flatten();
