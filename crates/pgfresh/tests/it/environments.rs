@@ -321,7 +321,7 @@ fn a_read_only_cache_with_image_suffices() {
         let stopped = scene.run(["stop", "--all"]);
         assert_eq!((stopped.code, stopped.stdout.as_str()), (Some(0), "stopped one server\n"), "{stopped}");
         fs::remove_dir_all(&state).unwrap();
-        // Other tests might have directories beside it.
+        // Other tests might have directories next to it.
         let _ = fs::remove_dir(state.parent().unwrap());
         let missing = scene.run(["run", "--setup", "true", "--inputs", "input", "--", "true"]);
         modes("u+w");

@@ -88,7 +88,7 @@ fn without_a_browser_the_address_is_printed() {
     }
     let outcome = open(&scene, OsStr::from_bytes(b"\xff\xfe"));
     assert_eq!((outcome.code, outcome.stdout), (Some(0), printed.clone()));
-    // pgfresh starts the first browser that works, with its arguments, and replaces the placeholder with the address.
+    // pgfresh starts the first browser that works, with its arguments, and replaces `%s` with the address.
     let browser = scene.write_program("browser", "printf '%s|' \"$@\" >asked");
     let outcome = open(&scene, format!("{failing}:{} --new %s --kiosk:{failing}", browser.display()));
     assert_eq!((outcome.code, outcome.stdout), (Some(0), format!("opened http://{address}/\n")));

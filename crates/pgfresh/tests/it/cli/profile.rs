@@ -106,7 +106,7 @@ fn statements_and_waits_are_separated_on_every_major() {
     }
 }
 
-/// Returns the session seconds and the profile row of the statement `text`.
+/// Returns how many session seconds the statement `text` took, and how often it ran.
 fn of<'a>(profile: &'a Value, text: &str) -> (f64, &'a Value) {
     let row = rows(profile, "Statements").iter().find(|row| row["statement"] == text);
     let row = row.unwrap_or_else(|| panic!("no {text}: {profile}"));

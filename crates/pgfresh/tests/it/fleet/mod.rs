@@ -49,8 +49,8 @@ enum Going {
 const GOINGS: [Going; 4] = [Going::Terminated, Going::Killed, Going::WithoutPostgres, Going::Unplugged];
 
 impl Going {
-    /// Whether a client might see `ending`. Only a living process can send an error. When PostgreSQL shuts down, it
-    /// also closes connections that are still authenticating.
+    /// Whether a client might see `ending` if the replica ends in this way. Only a living process can send an error.
+    /// When PostgreSQL shuts down, it also closes connections that are still authenticating.
     fn explains(self, ending: &Ending) -> bool {
         let told = ending.sqlstate.as_deref();
         match self {

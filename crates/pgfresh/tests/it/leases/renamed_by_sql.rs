@@ -79,7 +79,7 @@ impl Played {
         (!names.is_empty()).then(|| (*self.random.choose(&names)).to_owned())
     }
 
-    /// Runs SQL that fails if a database still has a session, after ending pgfresh's waiting backends.
+    /// Ends waiting backends, then runs SQL that fails if a database still has a session.
     fn sql(&self, sql: &str) {
         self.server.leases.vacate();
         self.server.admin(sql);
@@ -358,7 +358,7 @@ fn sessions_and_resets_follow_no_renamed_database(major: u32) {
 /// backend.
 fn a_renamed_lease_is_left_to_sql(major: u32) {
     let mut played = open(major);
-    // In one of these databases, a backend might be waiting.
+    // This leaves a database where a backend might be waiting.
     played.many_leases();
     for [lease, renamed] in [[NAMES[0], NAMES[1]], [NAMES[2], NAMES[3]]] {
         played.session_that(true, lease);
@@ -385,7 +385,7 @@ fn ready_database_renamed_by_sql_is_not_leased(major: u32) {
         let id = played.next();
         played.databases.insert(name.to_owned(), Database { id, rows: BTreeSet::new() });
         played.write(name, "of SQL");
-        // pgfresh can't find these, so it selects the renamed database.
+        // SQL drops the other ready databases, so pgfresh selects the renamed database.
         for other in others {
             played.sql(&format!("DROP DATABASE {other} WITH (FORCE)"));
         }

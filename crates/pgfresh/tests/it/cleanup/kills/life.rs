@@ -218,7 +218,7 @@ impl<'a> Life<'a> {
                 pgfresh.into_iter().chain(postmaster.iter().filter_map(pid)).collect()
             }
         };
-        // A postmaster takes other signals as requests, and a guard ignores them.
+        // A postmaster takes other signals as requests, and a guard ignores them, so kill both with SIGKILL.
         let mild = matches!(plan.victim, Victim::Pgfresh);
         let signal = if mild { plan.signal } else { Signal::KILL };
         let mut hit = false;

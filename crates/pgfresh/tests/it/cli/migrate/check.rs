@@ -265,7 +265,7 @@ fn files_and_lines_are_those_of_the_repository() {
         (&"shop & co/migrations/0002 #1.sql".into(), &5.into())
     );
 
-    // Two files were added, but these statements are in neither file, so the report doesn't name a file.
+    // The statement isn't in either of the two added files, so the report names pgfresh.toml instead.
     project.write("shop & co/migrations/0003.sql", "CREATE TABLE more (id int);");
     let mut command = project.command(&["check", "--from", "HEAD", "--report", "r.sarif"]);
     command.args(["--", "psql", "-Xqc", "ALTER TABLE orders ALTER id TYPE numeric"]);

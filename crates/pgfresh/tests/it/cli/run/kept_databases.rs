@@ -145,7 +145,7 @@ fn ambiguous_test_names_list_kept_databases() {
 fn kept_databases_are_found_by_printed_name() {
     let scene = project();
     let script = "\"$0\" url a >url; \"$0\" psql a -- -qc 'INSERT INTO one VALUES (1)'; \"$0\" release a --failed --test 'a test'";
-    // A background server has all other names.
+    // A background server serves all other names.
     assert_eq!(scene.run(["url"]).code, Some(0));
     let outcome = run_keeping(&scene, &[], script);
     let (_, name) = kept(&scene).remove(0);

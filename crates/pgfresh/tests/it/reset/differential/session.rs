@@ -41,7 +41,7 @@ const PROBES: [(&str, &str); 17] = [
 const SETTINGS: &str =
     "SELECT name, concat_ws(' | ', setting, source, reset_val, sourcefile, sourceline) FROM pg_settings";
 
-/// Query for settings with a dot that the cases' statements set. A setting's value is NULL if nobody has set it.
+/// Query for settings with a dot that the cases' statements set. A setting's value is NULL if it isn't set.
 const CUSTOM: &str = "SELECT n, coalesce(current_setting(n, true), 'NULL') FROM unnest('{app.tester,app.tenant,app.x,\
     auto_explain.log_min_duration,plpgsql.variable_conflict}'::text[]) n UNION ALL SELECT n, coalesce(current_setting(n, true), 'NULL') \
     FROM (SELECT 'app.' || k || '_' || i FROM unnest('{a,b}'::text[]) k, generate_series(1, 11) i) x(n)";
