@@ -57,8 +57,8 @@ fn with_template(scene: Scene) -> Scene {
     scene
 }
 
-/// Starts a client that keeps the server until the client's standard input ends. Returns the client and the URL that
-/// it printed.
+/// Starts a client that keeps the server until the client's standard input ends. Returns the client and
+/// the URL that it printed.
 fn holder(scene: &Scene) -> (Child, String) {
     let mut command = scene.pgfresh(["serve", "--shared"]);
     let mut holder = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

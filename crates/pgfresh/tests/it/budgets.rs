@@ -1,5 +1,5 @@
-//! Tests budgets: pgfresh counts only the statements of a test, for each test, and reports a test that exceeds its
-//! budget.
+//! Tests budgets: pgfresh counts only the statements of a test, for each test, and reports a test
+//! that exceeds its budget.
 
 use serde_json::{Value, json};
 
@@ -274,8 +274,8 @@ fn wrong_budgets_are_refused_before_anything_is_done() {
     assert_eq!(statements(&gateway, "orders", "")["count"], 0);
 }
 
-/// Runs `script` with `budget` as the configuration's budget table. In the script, `SQL NAME` runs psql in the
-/// database `NAME`.
+/// Runs `script` with `budget` as the configuration's budget table. In the script, `SQL NAME` runs psql
+/// in the database `NAME`.
 fn run(scene: &Scene, budget: &str, script: &str) -> crate::common::Outcome {
     scene.write("pgfresh.toml", &format!("[budget]\n{budget}\n"));
     let script = script.replace("SQL", &format!("{} -XAtq -d", ground::psql()));

@@ -441,8 +441,8 @@ fn path_ends_with_the_servers_programs() {
     assert_eq!(fs::read_to_string(scene.directory.join("setup")).unwrap(), expected);
 }
 
-/// Returns the number of pages that the server process requests from the kernel while it runs one of many equal
-/// statements.
+/// Returns the number of pages that the server process requests from the kernel while it runs one of
+/// many equal statements.
 fn pages_of_a_statement(major: u32, variables: &[(&str, &str)]) -> u32 {
     let scene = Scene::new(User::Ourselves);
     // The field is minflt (see proc_pid_stat(5)).

@@ -1,5 +1,5 @@
-//! Tests fault requests over HTTP: the response in each isolation mode, and that pgfresh reports a fault that never
-//! fired.
+//! Tests fault requests over HTTP: the response in each isolation mode, and that pgfresh reports a
+//! fault that never fired.
 
 use serde_json::{Value, json};
 

@@ -457,8 +457,8 @@ fn late_integresql_clients_get_the_same_template() {
     assert_eq!(ask("DELETE ~/late/tests/1", "").status, 404);
 }
 
-/// Only one of the requests ends the lease. When the other requests arrive, the next client might already have the
-/// database.
+/// Only one of the requests ends the lease. When the other requests arrive, the next client might
+/// already have the database.
 #[test]
 fn parallel_returns_release_a_database_once() {
     let serve = start();

@@ -185,8 +185,8 @@ fn blocks_are_shared_where_the_file_system_can() {
     }
 }
 
-/// The file system is smaller than all databases together. The setup freezes the rows, so that reads don't write to
-/// them.
+/// The file system is smaller than all databases together. The setup freezes the rows, so that
+/// reads don't write to them.
 #[test]
 fn copies_share_blocks_on_18() {
     const SETUP: &str = "psql -XAtqc 'CREATE TABLE filler AS SELECT repeat(md5(id::text), 30) FROM generate_series(1, 60000) AS id' \

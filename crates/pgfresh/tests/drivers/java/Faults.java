@@ -14,8 +14,8 @@ import org.postgresql.util.ServerErrorMessage;
  * Prints how a statement fails through pgjdbc.
  *
  * <p>Each input line contains the URL, the isolation level (or "none" to run without a transaction), a first statement,
- * and the failing statement. The program prints "ready" before the failing statement and waits for another line, so that
- * the test can provoke the error.
+ * and the failing statement. The program prints "ready" before the failing statement and waits for another line, so
+ * that the test can provoke the error.
  */
 final class Faults {
     private static final BufferedReader INPUT = new BufferedReader(new InputStreamReader(System.in));

@@ -1,8 +1,8 @@
 // Prints how a statement fails through node-postgres and its pool.
 //
 // Each input line contains the URL, the isolation level (or "none" to run without a transaction), a first statement,
-// and the failing statement. The program prints "ready" before the failing statement and waits for another line, so that
-// the test can provoke the error.
+// and the failing statement. The program prints "ready" before the failing statement and waits for another line, so
+// that the test can provoke the error.
 
 const { setTimeout: sleep } = require('node:timers/promises');
 const readline = require('node:readline');

@@ -54,9 +54,9 @@ impl Gateway {
         self.pool(&name, options, size, true).into_iter().for_each(Connection::close);
     }
 
-    /// Waits until each ready database with waiting backends has `size` of them, and at least one database has. A
-    /// copy that pgfresh made while a client waited has no backends, and pgfresh selects that copy only if there
-    /// isn't another.
+    /// Waits until each ready database with waiting backends has `size` of them, and at least one database
+    /// has. A copy that pgfresh made while a client waited has no backends, and pgfresh selects that copy only
+    /// if there isn't another.
     ///
     /// Starting backends ahead of clients must not slow down a busy server. So if a backend takes more than a second
     /// to start, pgfresh forgets its startup parameters until the next client. For that case, this function opens

@@ -1,5 +1,5 @@
-//! Tests spare backends, which wait in databases without a lease: clients find them, and no statement fails because
-//! of them.
+//! Tests spare backends, which wait in databases without a lease: clients find them, and no statement
+//! fails because of them.
 
 use crate::common::connection::{Connection, SqlError};
 use crate::common::gateway::Gateway;

@@ -138,8 +138,8 @@ fn after_sigkill_of_the_postmaster_and_of_pgfresh() {
     });
 }
 
-/// No process is left that could clean up immediately. The next start or a sweep cleans up after the killed processes
-/// have ended.
+/// No process is left that could clean up immediately. The next start or a sweep cleans up after the
+/// killed processes have ended.
 #[test]
 fn after_sigkill_of_guard_and_pgfresh() {
     kill_at_random(|life| {

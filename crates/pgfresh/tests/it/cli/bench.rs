@@ -1,5 +1,5 @@
-//! Tests that `pgfresh bench` times every contender, writes the results to the requested files, and leaves nothing
-//! behind.
+//! Tests that `pgfresh bench` times every contender, writes the results to the requested files, and
+//! leaves nothing behind.
 
 use std::fs;
 use std::io::Read;

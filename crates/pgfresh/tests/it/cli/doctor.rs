@@ -71,8 +71,8 @@ fn invalid_report_formats_fail_before_measurements() {
         assert!(page.contains(&format!("<h3>{name}</h3>")), "{name}: {page}");
         assert!(outcome.stdout.contains(&format!("\n{name}  ")), "{outcome}");
     }
-    // The page has two pictures with a distribution for each row of the comparison, and the same table as the
-    // terminal.
+    // The page has two pictures with a distribution for each row of the comparison, and the same
+    // table as the terminal.
     assert_eq!(page.matches("<figure ").count(), 2, "{page}");
     assert!(
         page.contains("one 8 kB write: fdatasync: p50 ") && page.contains("a commit, durable: p50 "),
@@ -143,8 +143,8 @@ fn a_suites_waits_are_named_on_every_major() {
         let facts = &layer(&diagnosis, "Suite")["facts"];
         assert_eq!(facts["usual number of sessions at work"]["value"], 1.0, "{facts}");
         assert!(facts["in the database"]["value"].as_f64().unwrap() > 0.5, "{facts}");
-        // Ten sleeps of 0.2 s take most of the time, and aren't syncs. A busy machine takes few samples and misses
-        // part of the time.
+        // Ten sleeps of 0.2 s take most of the time, and aren't syncs. A busy machine takes few samples and
+        // misses part of the time.
         let findings = diagnosis["findings"].as_array().unwrap();
         let named = |name| findings.iter().any(|one| one["name"] == name);
         assert!(named("The database is at work, and waits for nothing"), "{findings:?}");

@@ -27,8 +27,8 @@ fn plain_word(word: &str) -> &str {
     if fraction { "N" } else { word }
 }
 
-/// Fails unless `outcome` has the exit code `code` and exactly the message `expected`. Ignores the indentation of the
-/// lines.
+/// Fails unless `outcome` has the exit code `code` and exactly the message `expected`. Ignores the
+/// indentation of the lines.
 #[track_caller]
 fn assert_says(scene: &Scene, outcome: &Outcome, code: i32, expected: &str) {
     let expected: Vec<_> = expected.lines().map(str::trim_start).filter(|line| !line.is_empty()).collect();

@@ -122,8 +122,8 @@ fn statements_through_the_gateway_are_timed_exactly() {
     let scene = Scene::new(User::Ourselves);
     let psql = ground::psql();
     scene.write("short.sql", &"SELECT 1;\n".repeat(123));
-    // There are two concurrent sessions, short statements that sampling would miss, an open transaction, and a
-    // canceled statement.
+    // There are two concurrent sessions, short statements that sampling would miss, an open transaction,
+    // and a canceled statement.
     let script = format!(
         "{psql} -Xqf short.sql >out
          {psql} -XAtqc 'SELECT pg_sleep(1)' -d one & {psql} -XAtqc 'SELECT pg_sleep(1)' -d two & wait
@@ -533,8 +533,8 @@ fn reports_keep_the_commands_output_and_code() {
 fn comparisons_alternate_and_compare_outcomes() {
     let scene = Scene::new(User::Ourselves);
     let psql = ground::psql();
-    // The script runs a long statement, reads a setting that differs between the two servers, and prints a test
-    // runner's summary.
+    // The script runs a long statement, reads a setting that differs between the two servers, and prints a
+    // test runner's summary.
     let script = format!(
         "{psql} -XAtqc 'SHOW fsync' >>turns; {psql} -XAtqc 'SELECT pg_sleep(0.1)'; echo 12 passed in 1.2s"
     );

@@ -1,5 +1,5 @@
-//! Tests that `pgfresh serve --name` keeps data, port and password from one start to the next, whatever ends the
-//! server.
+//! Tests that `pgfresh serve --name` keeps data, port and password from one start to the next,
+//! whatever ends the server.
 
 use std::fs;
 use std::net::TcpListener;

@@ -46,8 +46,8 @@ pub(super) fn compare(name: &str, text: &str) {
     compare_filtered(name, text, &[]);
 }
 
-/// Fails unless `text` equals the snapshot `name` after each pattern in `filters` has been replaced by its
-/// substitute.
+/// Fails unless `text` equals the snapshot `name` after each pattern in `filters` has been
+/// replaced by its substitute.
 #[track_caller]
 fn compare_filtered(name: &str, text: &str, filters: &[(&str, &'static str)]) {
     let mut settings = insta::Settings::clone_current();

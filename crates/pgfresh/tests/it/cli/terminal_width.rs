@@ -42,8 +42,8 @@ fn profiles_fit_terminals_of_any_width() {
     }
 }
 
-/// A program prints escape sequences, and a file's name contains some. On a terminal, they would change the title or
-/// clear the screen.
+/// A program prints escape sequences, and a file's name contains some. On a terminal, they would change the
+/// title or clear the screen.
 #[test]
 fn terminals_get_no_escape_sequences_of_others() {
     let scene = Scene::new(User::Ourselves);

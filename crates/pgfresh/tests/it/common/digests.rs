@@ -34,8 +34,8 @@ impl DigestFixture {
         Self { server, never_used: Digest::default() }
     }
 
-    /// Connects `user` to the lease `name`. Returns the session, the startup response, and the permission to be in
-    /// the database.
+    /// Connects `user` to the lease `name`. Returns the session, the startup response, and the permission
+    /// to be in the database.
     pub(crate) fn connect(&self, name: &str, user: &str) -> (AdminConnection, Vec<u8>, SessionGuard) {
         let Connected { backend, guard } = self.server.connect_with(name, None, &params(user)).unwrap();
         (AdminConnection::adopt(backend.stream, WAIT_TIMEOUT).unwrap(), backend.startup_response, guard)

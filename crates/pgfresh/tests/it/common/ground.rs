@@ -37,8 +37,8 @@ fn ground() -> &'static Ground {
     })
 }
 
-/// Prints each panic's message immediately. The test runner prints it only after all tests, where a log might have
-/// been cut off.
+/// Prints each panic's message immediately. The test runner prints it only after all tests, where a log
+/// might have been cut off.
 fn print_panics_at_once() {
     let usual = panic::take_hook();
     panic::set_hook(Box::new(move |why| {

@@ -137,8 +137,8 @@ impl LeaseFixture {
     }
 }
 
-/// Returns startup parameters for `user`. With them, a statement that waits for a prepared transaction's lock fails
-/// soon.
+/// Returns startup parameters for `user`. With them, a statement that waits for a prepared
+/// transaction's lock fails soon.
 pub(crate) fn params(user: &str) -> StartupParams {
     StartupParams::new([("user", user), ("options", "-c lock_timeout=100ms")])
 }

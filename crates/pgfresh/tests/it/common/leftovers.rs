@@ -43,8 +43,8 @@ fn pids() -> impl Iterator<Item = i32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(move |&pid| pid != ours)
 }
 
-/// Returns the processes whose command line, environment, working directory or open files mention `path`, except for
-/// this process.
+/// Returns the processes whose command line, environment, working directory or open files mention `path`,
+/// except for this process.
 pub(crate) fn processes_about(path: &Path) -> Vec<Process> {
     let word = path.to_str().unwrap();
     let file = |pid: i32, name: &str| PathBuf::from(format!("/proc/{pid}/{name}"));
@@ -82,8 +82,8 @@ pub(crate) fn postmaster_of(owner: u32) -> Option<Process> {
     children_of(owner).into_iter().find(|child| child.command.contains("/postgres -D "))
 }
 
-/// Whether any process holds an owner's lock. This includes processes that are ending, or that haven't executed
-/// another program yet.
+/// Whether any process holds an owner's lock. This includes processes that are ending, or that haven't
+/// executed another program yet.
 pub(crate) fn is_owned(place: &Path) -> bool {
     pids().any(|pid| {
         let mut files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
@@ -107,8 +107,8 @@ pub(crate) fn end_processes(place: &Path) {
     }
 }
 
-/// Processes and memory of one scene, which distinguish the scene's leftovers from those of other programs on the
-/// machine.
+/// Processes and memory of one scene, which distinguish the scene's leftovers from those of other
+/// programs on the machine.
 #[derive(Default)]
 pub(crate) struct History {
     /// Other scenes' run directories in the usual places.
@@ -152,8 +152,8 @@ impl History {
         }
         let images = fs::read_dir(scene.cache.join("images")).into_iter().flatten().flatten();
         for path in images.map(|entry| entry.path()) {
-            // An entry isn't a leftover if another test is building it, or has completed it since this function read
-            // the directory.
+            // An entry isn't a leftover if another test is building it, or has completed it since this
+            // function read the directory.
             if path.extension().is_some()
                 && processes_about(&path.with_extension("lock")).is_empty()
                 && path.symlink_metadata().is_ok()

@@ -41,8 +41,8 @@ use std::time::{Duration, Instant};
 use leftovers::{History, children_of};
 use watchdog::Watchdog;
 
-/// Timeout for waits that hang. Slow waits don't reach it: whatever ends at all ends sooner, even on a machine with
-/// ten times the load.
+/// Timeout for waits that hang. Slow waits don't reach it: whatever ends at all ends sooner, even on a machine
+/// with ten times the load.
 pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Environment variable for debug builds: a folder for the transcripts of all sessions. If it is set for the tests,
@@ -93,8 +93,8 @@ macro_rules! on_every_major {
 }
 pub(crate) use on_every_major;
 
-/// Returns the value of `--postgres` for `major`: a number for Debian's major, or a path for those that `make test`
-/// installs.
+/// Returns the value of `--postgres` for `major`: a number for Debian's major, or a path for those
+/// that `make test` installs.
 ///
 /// Fails without the installation, so that no test is skipped.
 pub(crate) fn postgres(major: u32) -> String {
@@ -180,8 +180,8 @@ pub(crate) struct Scene {
     pub(crate) user: User,
     /// Working directory, which is on disk and belongs to the user.
     pub(crate) directory: PathBuf,
-    /// Place. Each process has this path in an environment variable that pgfresh ignores, so that the test can find
-    /// the process.
+    /// Place. Each process has this path in an environment variable that pgfresh ignores, so that the
+    /// test can find the process.
     pub(crate) place: PathBuf,
     pub(crate) cache: PathBuf,
     history: Mutex<History>,

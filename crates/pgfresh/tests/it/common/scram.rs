@@ -6,8 +6,8 @@ use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, Scr
 
 use super::client::message;
 
-/// Proves to the server on `stream` that the client knows `password`. The server has already received a startup
-/// message.
+/// Proves to the server on `stream` that the client knows `password`. The server has already
+/// received a startup message.
 pub(crate) fn prove(stream: &mut (impl Read + Write), password: &str) {
     request(stream, 10);
     let mut scram = ScramSha256::new(password.as_bytes(), ChannelBinding::unsupported());

@@ -12,8 +12,8 @@ use super::WAIT_TIMEOUT;
 use super::depth;
 use super::leftovers::{Process, processes_about};
 
-/// Longer than any test takes on a machine ten times slower than a desktop. A hanging wait fails earlier, and reports
-/// the reason.
+/// Longer than any test takes on a machine ten times slower than a desktop. A hanging wait fails earlier,
+/// and reports the reason.
 const TEST_TIMEOUT: Duration = WAIT_TIMEOUT.saturating_mul(2);
 /// Time within which a test must fail after its processes were killed.
 const FAIL_TIMEOUT: Duration = Duration::from_mins(1);

@@ -1,5 +1,5 @@
-//! Tests the copies that a server makes before its first client, because earlier servers with the same cache entry
-//! needed them.
+//! Tests the copies that a server makes before its first client, because earlier servers with the same
+//! cache entry needed them.
 
 use std::fs;
 use std::path::PathBuf;

@@ -13,8 +13,8 @@ on_every_major! {
     autovacuum_leaves_a_cached_template_alone
 }
 
-/// The server copies this template itself, because it has an unlogged table. The other template could be analyzed by
-/// autovacuum.
+/// The server copies this template itself, because it has an unlogged table. The other template could be
+/// analyzed by autovacuum.
 const SETUP: &str = "CREATE UNLOGGED TABLE u AS SELECT 1 AS a; \
     CREATE TABLE t AS SELECT i FROM generate_series(1, 1500) AS i";
 /// More databases than pgfresh makes ahead of time.
@@ -43,8 +43,8 @@ fn session(server: &LeaseFixture, name: &str) -> AdminConnection {
     AdminConnection::adopt(connected.backend.stream, WAIT_TIMEOUT).unwrap()
 }
 
-/// Waits until autovacuum has visited a leased database twice, so that it has visited every database, then compares
-/// new leases.
+/// Waits until autovacuum has visited a leased database twice, so that it has visited every database,
+/// then compares new leases.
 fn check(server: &LeaseFixture) {
     let mut busy = session(server, "busy");
     let fresh = busy.query(ANALYSED).unwrap();

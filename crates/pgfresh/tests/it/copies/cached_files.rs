@@ -226,8 +226,8 @@ fn properties_set_on_a_template_reach_no_copy(major: u32) {
     assert_eq!(fixture.made_by_sql(), 0);
 }
 
-/// Some statements affect all databases of a role, wherever a client runs the statement. Other statements name the
-/// template.
+/// Some statements affect all databases of a role, wherever a client runs the statement. Other
+/// statements name the template.
 fn role_wide_changes_reach_no_other_database(major: u32) {
     let fixture = open(major);
     fixture.server.admin("CREATE ROLE other");
@@ -284,8 +284,8 @@ fn renamed_roles_keep_the_templates_rights(major: u32) {
     }
 }
 
-/// A role that owned only the template's database is dropped, and another role gets its name. No copy must belong to
-/// the dropped role.
+/// A role that owned only the template's database is dropped, and another role gets its name. No copy must
+/// belong to the dropped role.
 fn no_copy_has_a_dropped_owner(major: u32) {
     let sql = "CREATE ROLE keeper; CREATE ROLE reader; CREATE TABLE base (id int); ALTER DATABASE app OWNER TO keeper; \
         ALTER ROLE reader IN DATABASE app SET work_mem = '5MB'";

@@ -1,5 +1,5 @@
-//! Tests that backups and standbys of the server contain the databases that pgfresh makes meanwhile, with all their
-//! data.
+//! Tests that backups and standbys of the server contain the databases that pgfresh makes
+//! meanwhile, with all their data.
 
 use crate::common::{Scene, User};
 

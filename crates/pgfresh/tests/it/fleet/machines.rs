@@ -54,8 +54,8 @@ pub(super) fn in_a_network(play: impl FnOnce() + Send) {
     let name = thread::current().name().unwrap_or("fleet").to_owned();
     thread::scope(|scope| {
         let enter = || {
-            // A child process makes the network namespace, which lasts as long as this thread and its child
-            // processes.
+            // A child process makes the network namespace, which lasts as long as this thread
+            // and its child processes.
             let mut maker = Command::new("unshare");
             maker.args(["--net", "sh", "-c", "ip link set lo up && echo up && read -r _"]);
             let mut maker = maker.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

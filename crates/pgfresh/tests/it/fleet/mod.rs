@@ -95,8 +95,8 @@ impl Leased {
     /// Connects to the database in the response to a request.
     fn open(answer: &Value) -> Result<Self, Ending> {
         let mut config: Config = answer["url"].as_str().unwrap().parse().unwrap();
-        // The user timeout limits how long data stay unacknowledged, and the keepalives limit the wait for a
-        // response.
+        // The user timeout limits how long data stay unacknowledged, and the keepalives limit
+        // the wait for a response.
         config.connect_timeout(SILENCE).tcp_user_timeout(SILENCE);
         config.keepalives_idle(KEEPALIVE).keepalives_interval(KEEPALIVE).keepalives_retries(3);
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();

@@ -1,5 +1,5 @@
-//! Tests a lease's faults as its client sees them: errors, lost and silent connections, delays, refused sessions, and
-//! a failover.
+//! Tests a lease's faults as its client sees them: errors, lost and silent connections, delays, refused
+//! sessions, and a failover.
 
 mod boundaries;
 mod delays;
@@ -207,8 +207,8 @@ fn open_sessions_obey_at_once_in_any_state(major: u32) {
     );
     fault(&mut admin, r#"{"error": "53100", "statement": "SELECT 7", "times": 9}"#);
     assert!(begun.elapsed() < Duration::from_secs(5), "a session did not obey");
-    // The gateway doesn't run statements in the client's transaction, so it isn't aware of the prepared statement
-    // yet.
+    // The gateway doesn't run statements in the client's transaction, so it isn't aware of the
+    // prepared statement yet.
     assert_eq!(extended(&mut working, pay), "no error");
     assert_eq!(working.value("ROLLBACK; SELECT balance FROM accounts WHERE id = 1").unwrap(), "100");
     assert_eq!(extended(&mut working, pay), "55P03");

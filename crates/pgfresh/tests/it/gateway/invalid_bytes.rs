@@ -40,8 +40,8 @@ fn to_server(serve: &Serve) -> Box<dyn Connection> {
     Box::new(stream)
 }
 
-/// Returns all bytes until the other end closes. The other end might reset the connection, because it hasn't read
-/// everything.
+/// Returns all bytes until the other end closes. The other end might reset the connection, because it
+/// hasn't read everything.
 fn rest(stream: &mut dyn Connection) -> Vec<u8> {
     let mut said = Vec::new();
     let _ = stream.read_to_end(&mut said);

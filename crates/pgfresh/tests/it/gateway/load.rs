@@ -1,5 +1,5 @@
-//! Tests that many leases, sessions, names and silent clients don't cause errors, growth, or delays for other
-//! clients.
+//! Tests that many leases, sessions, names and silent clients don't cause errors, growth, or
+//! delays for other clients.
 //!
 //! The tests are small by default. `PGFRESH_LOAD=full` runs the load in docs/results.md, and prints its figures:
 //! `PGFRESH_LOAD=full cargo test --release -p pgfresh --test it load:: -- --nocapture --test-threads=1`

@@ -1,5 +1,5 @@
-//! Tests the gateway as its clients see it: drivers' messages, connections that break, and independence from other
-//! clients.
+//! Tests the gateway as its clients see it: drivers' messages, connections that break, and
+//! independence from other clients.
 
 pub(crate) mod drivers;
 mod fault_fidelity;
@@ -240,8 +240,8 @@ fn a_key_cancels_only_its_session(major: u32) {
     let mut session = serve.session("slow");
     let key = session.key.clone();
     session.send(&query("SELECT pg_sleep(60)"));
-    // The test waits until the statement runs, because an earlier cancel request doesn't have an effect on any
-    // server.
+    // The test waits until the statement runs, because an earlier cancel request doesn't have
+    // an effect on any server.
     let mut watcher = serve.session("slow");
     let running = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
     wait_until("the statement to run", || watcher.value(running).unwrap() == "1");

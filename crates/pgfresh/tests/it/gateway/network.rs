@@ -1,5 +1,5 @@
-//! Tests access from other machines: clients prove that they know the secret without sending it, and HTTP requires
-//! TLS.
+//! Tests access from other machines: clients prove that they know the secret without sending it,
+//! and HTTP requires TLS.
 
 use super::drivers::installed;
 use crate::common::client::{Client, startup};
@@ -7,8 +7,8 @@ use crate::common::gateway::Gateway;
 use crate::common::serve::Serve;
 use crate::common::{Scene, User, as_root, finish, ground, wait_until};
 
-/// Script that makes a network with one address, and then runs a server on all addresses until the rest of the script
-/// has ended.
+/// Script that makes a network with one address, and then runs a server on all addresses until the rest
+/// of the script has ended.
 const SCRIPT: &str = r#"
 ip link set lo up
 ip address add 198.51.100.7/32 dev lo
@@ -80,8 +80,8 @@ fn proofs_are_asked_beyond_loopback_and_by_tls() {
     let serve = Serve::at(Scene::new(User::Ourselves), ["--listen", "127.0.0.1", "--tls"]);
     let outcome = psql(&serve, "127.0.0.1", proved);
     assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "near\n"), "{outcome}");
-    // On the usual address, a proof without TLS would take time without protecting anything, so the gateway requests
-    // the password.
+    // On the usual address, a proof without TLS would take time without protecting anything, so the gateway
+    // requests the password.
     Client::open(&serve.address(), serve.secret(), &startup("near", &[])).unwrap().close();
 }
 
@@ -169,8 +169,8 @@ fn any_password_and_name_work_in_urls() {
     assert_eq!(lines, ["postgres", name, name, "released"], "{outcome}");
 }
 
-/// Setup that writes pgfresh's CPU time for another user's 1500 connections, in ticks of 10 ms, and pgfresh's number
-/// of threads.
+/// Setup that writes pgfresh's CPU time for another user's 1500 connections, in ticks of 10 ms, and
+/// pgfresh's number of threads.
 const STRANGER: &str = r#"
 [template]
 inputs = ["pgfresh.toml"]

@@ -130,8 +130,8 @@ fn requiring_tls_fails_without_tls() {
     assert!(!is_encrypted(&serve.psql("127.0.0.1", "")));
 }
 
-/// Returns a setup that connects with the libpq parameters `words`, fails without TLS, and stores what the server
-/// reports.
+/// Returns a setup that connects with the libpq parameters `words`, fails without TLS, and stores
+/// what the server reports.
 fn insistent(words: &str) -> String {
     let seen = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
     format!("psql '{words}' -Xqc '\\conninfo' -c 'CREATE TABLE made AS {seen}' | grep 'SSL connection'")
@@ -205,8 +205,8 @@ fn a_certificate_of_the_user_is_shown() {
     assert!(serve.psql("127.0.0.1", &verified).stderr.contains("does not match host name"));
 }
 
-/// Script that makes a network with a server that other machines could reach, and a client that binds its proof to
-/// the certificate.
+/// Script that makes a network with a server that other machines could reach, and a client that binds its
+/// proof to the certificate.
 const BOUND: &str = r#"
 ip link set lo up
 mkfifo hold

@@ -48,8 +48,8 @@ fn query_after_schema(scene: &Scene, bin: &str, psql: &str, query: &str) -> Outc
     scene.run(["run", "--quiet", "--postgres", bin, "--sql", "schema.sql", "--", psql, "-XAtqc", query])
 }
 
-/// Writes a Python program that responds to `--version`, and otherwise runs `script` with the download directory in
-/// `$dest`.
+/// Writes a Python program that responds to `--version`, and otherwise runs `script` with the
+/// download directory in `$dest`.
 fn fake_pip(scene: &Scene, script: &str) {
     let start = "case \"$*\" in *--version*) exit ;; esac
         while [ $# -gt 1 ]; do [ \"$1\" = --dest ] && dest=$2; shift; done";
@@ -112,8 +112,8 @@ fn apt_adds_extensions_without_root() {
     }
 }
 
-/// Some modules ask the server whether `shared_preload_libraries` has loaded them. Their extensions need a setting,
-/// but aren't broken.
+/// Some modules ask the server whether `shared_preload_libraries` has loaded them. Their extensions need a
+/// setting, but aren't broken.
 #[test]
 fn extensions_that_want_preloading_stay() {
     let scene = Scene::with_empty_cache(User::Ourselves);
@@ -222,8 +222,8 @@ fn full_disks_add_no_extension() {
     fs::remove_dir_all(format!("{}.copy", scene.cache.display())).unwrap();
 }
 
-/// Debian's `hll` package counts as installed, so apt wouldn't download anything. Its files are where the package
-/// installs them.
+/// Debian's `hll` package counts as installed, so apt wouldn't download anything. Its files are where the
+/// package installs them.
 #[test]
 fn system_packages_serve_downloaded_installations() {
     let Some(scene) = mounts::scene() else { return };
@@ -257,8 +257,8 @@ fn lost_modules_are_added_again() {
     assert_eq!(create(&scene, &["vector"]).code, Some(0));
 }
 
-/// In apt's configuration files, a double quote can't be escaped. The installation is behind a link, as a user might
-/// set it up.
+/// In apt's configuration files, a double quote can't be escaped. The installation is behind a link, as
+/// a user might set it up.
 #[test]
 fn odd_paths_of_caches_work() {
     let mut scene = Scene::with_empty_cache(User::Ourselves);

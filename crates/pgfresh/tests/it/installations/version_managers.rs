@@ -1,13 +1,13 @@
-//! Tests version managers: programs on `PATH` that start a different PostgreSQL, depending on the folder or on a
-//! file.
+//! Tests version managers: programs on `PATH` that start a different PostgreSQL, depending on
+//! the folder or on a file.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use crate::common::{Outcome, Scene, User, finish, ground, postgres};
 
-/// Shell script that selects a version from the file `.tool` in the current folder or in a folder above, as version
-/// managers do.
+/// Shell script that selects a version from the file `.tool` in the current folder or in a folder above,
+/// as version managers do.
 const BY_FOLDER: &str = "folder=$PWD
     until [ -f \"$folder/.tool\" ]; do
         [ -n \"$folder\" ] || { echo \"no version is set for $name\" >&2; exit 126; }
@@ -15,8 +15,8 @@ const BY_FOLDER: &str = "folder=$PWD
     done
     bin=$(cat \"$folder/.tool\")";
 
-/// Puts `postgres` and `initdb` into the scene's folder `shims`. `choose` sets `bin`, and `start` starts a program in
-/// that folder.
+/// Puts `postgres` and `initdb` into the scene's folder `shims`. `choose` sets `bin`, and `start` starts a
+/// program in that folder.
 fn put_shims(scene: &Scene, choose: &str, start: &str) -> PathBuf {
     for name in ["postgres", "initdb"] {
         scene.write_program(&format!("shims/{name}"), &format!("name={name}\n{choose}\n{start}"));

@@ -29,8 +29,8 @@ fn lease(gateway: &Gateway, template: &str, name: &str, stays: Duration) {
     session.close();
 }
 
-/// Number of busy leases that can start while a client waits for another template. Without fairness, the client would
-/// wait for all of them.
+/// Number of busy leases that can start while a client waits for another template. Without fairness, the client
+/// would wait for all of them.
 const STARVED: usize = 2000;
 
 /// Keeps `clients` clients leasing each busy template. Meanwhile, three clients lease the template `other`
@@ -75,8 +75,8 @@ fn a_busy_template_leaves_room_to_another() {
     assert_served_beside(&gateway, &["busy"], 6, Duration::from_millis(20), "other");
 }
 
-/// Copies for the busy templates wait until their clients have gone. A copy for the other template doesn't wait for
-/// those clients.
+/// Copies for the busy templates wait until their clients have gone. A copy for the other template doesn't
+/// wait for those clients.
 #[test]
 fn busy_templates_delay_no_other_template() {
     let gateway = gateway_with(&["busy", "hot", "other"], &[]);

@@ -43,7 +43,7 @@ fn leases_can_change_on_a_full_server(major: u32) {
     let (mut sessions, error) = crowd(&gateway, &["one", "two", "three"], "");
     assert_is_full(&error, sessions.len());
     assert_eq!(sessions.len(), 300);
-    // All sessions are still open, but pgfresh has connections of its own.
+    // All sessions are still open, but pgfresh has reserved connections.
     act(&gateway, "POST", "/empty/reset", "");
     act(&gateway, "POST", "/source/snapshot", r#"{"template": "taken"}"#);
     act(&gateway, "DELETE", "/over", "");

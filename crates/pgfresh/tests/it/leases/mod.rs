@@ -1,5 +1,5 @@
-//! Tests leased databases: a name gives a fresh copy, copies are independent, and a reset or a drop follows the
-//! lease.
+//! Tests leased databases: a name gives a fresh copy, copies are independent, and a reset or a
+//! drop follows the lease.
 
 mod fairness;
 mod foreign_sessions;

@@ -1,6 +1,6 @@
-//! Tests SQL that renames, swaps, drops and creates databases at any moment. A session still is in the database with
-//! the requested name. No lease contains another lease's rows. Databases that SQL has created or renamed keep their
-//! rows.
+//! Tests SQL that renames, swaps, drops and creates databases at any moment. A session still is in the
+//! database with the requested name. No lease contains another lease's rows. Databases that SQL has created or
+//! renamed keep their rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -354,8 +354,8 @@ fn sessions_and_resets_follow_no_renamed_database(major: u32) {
     played.end();
 }
 
-/// A backend waits in the database that SQL has created under a lease's name. The end of the lease must not use that
-/// backend.
+/// A backend waits in the database that SQL has created under a lease's name. The end of the lease
+/// must not use that backend.
 fn a_renamed_lease_is_left_to_sql(major: u32) {
     let mut played = open(major);
     // This leaves a database where a backend might be waiting.

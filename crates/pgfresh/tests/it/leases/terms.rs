@@ -1,5 +1,5 @@
-//! Tests which kind of lease clients get, and when it ends, if several clients request the same name with different
-//! options.
+//! Tests which kind of lease clients get, and when it ends, if several clients request the same name
+//! with different options.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -139,8 +139,8 @@ fn new_sessions_do_not_delay_a_close(major: u32) {
                 lock(&stay).push(session);
             }
         };
-        // In rollback isolation, a lease without sessions ends when it is reset. pgfresh rejects a close if a session
-        // doesn't end.
+        // In rollback isolation, a lease without sessions ends when it is reset. pgfresh rejects a close if
+        // a session doesn't end.
         let is_served = |code: u16| assert!([204, 404].contains(&code), "{name}: {code}");
         let reset = || is_served(gateway.reset(&name).0);
         let release = || is_served(gateway.http("DELETE", &format!("/v1/databases/{name}"), "").0);
@@ -158,8 +158,8 @@ fn new_sessions_do_not_delay_a_close(major: u32) {
     assert_eq!(gateway.status()["errors"], json!({}));
 }
 
-/// The server can close the connection while it receives a statement. The client might then lose the error, as on any
-/// server.
+/// The server can close the connection while it receives a statement. The client might then lose the
+/// error, as on any server.
 fn busy_clients_get_an_error_when_closed(major: u32) {
     let gateway = Gateway::start(major, "CREATE TABLE t (v text)", &["--linger", "60s"]);
     for round in 0..20 {

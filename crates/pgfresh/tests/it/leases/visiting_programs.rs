@@ -1,5 +1,5 @@
-//! Tests that programs that visit all databases on a server, while leases start and end, can connect to each database
-//! that they find.
+//! Tests that programs that visit all databases on a server, while leases start and end, can connect to each
+//! database that they find.
 
 use std::panic::resume_unwind;
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! Tests advice on real servers: the dangerous statements in docs/migrations.md get advice, and the safe sequences
-//! don't.
+//! Tests advice on real servers: the dangerous statements in docs/migrations.md get advice, and
+//! the safe sequences don't.
 
 use std::collections::HashMap;
 

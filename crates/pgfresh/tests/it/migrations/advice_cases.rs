@@ -1,5 +1,5 @@
-//! Lists statements and the topics of their advice, for the tables in `advice.sql`. The suite's statements are
-//! unknown.
+//! Lists statements and the topics of their advice, for the tables in `advice.sql`. The suite's
+//! statements are unknown.
 
 /// Migration and its advice.
 pub(super) struct Case {

@@ -1,5 +1,5 @@
-//! Tests that pgfresh finds the suite's statements that a migration breaks, and the migration statement that breaks
-//! each of them.
+//! Tests that pgfresh finds the suite's statements that a migration breaks, and the migration statement
+//! that breaks each of them.
 
 use std::collections::BTreeMap;
 
@@ -36,8 +36,8 @@ const MIGRATION: [&str; 18] = [
     "DROP VIEW open_orders",
 ];
 
-/// Suite statements that break, each with the index of the migration statement that breaks it and a part of the
-/// error.
+/// Suite statements that break, each with the index of the migration statement that breaks it
+/// and a part of the error.
 const BROKEN: [(&str, usize, &str); 18] = [
     ("SELECT note FROM orders", 1, "column \"note\" does not exist"),
     (

@@ -1,5 +1,5 @@
-//! Tests `migrate`: the locks, scans and rewrites of a migration's statements, and the suite's statements that wait
-//! or break.
+//! Tests `migrate`: the locks, scans and rewrites of a migration's statements, and the suite's
+//! statements that wait or break.
 
 mod advice;
 mod advice_cases;

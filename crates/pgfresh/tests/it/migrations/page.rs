@@ -1,5 +1,5 @@
-//! Reads the examples in docs/migrations.md: each code block in a section has dangerous statements and a safe
-//! sequence.
+//! Reads the examples in docs/migrations.md: each code block in a section has dangerous
+//! statements and a safe sequence.
 
 use migrations::AdviceTopic;
 use pgwire::split_statements;

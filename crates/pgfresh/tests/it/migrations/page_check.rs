@@ -1,5 +1,5 @@
-//! Runs `migrate check` on the examples in docs/migrations.md: it warns about the dangerous statements, and accepts
-//! the safe sequences.
+//! Runs `migrate check` on the examples in docs/migrations.md: it warns about the dangerous statements, and
+//! accepts the safe sequences.
 
 use std::collections::BTreeSet;
 use std::process::Command;

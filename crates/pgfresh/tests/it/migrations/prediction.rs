@@ -1,5 +1,5 @@
-//! Tests predictions from observed facts: sizes from real catalogs, a real server's speeds, and the statements whose
-//! time grows.
+//! Tests predictions from observed facts: sizes from real catalogs, a real server's speeds, and the
+//! statements whose time grows.
 
 use migrations::testing::transcript_of;
 use migrations::{Production, RelationSize, Speeds, TableRows, TemplateTables, predict, predict_held};

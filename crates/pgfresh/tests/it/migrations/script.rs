@@ -11,8 +11,8 @@ pub(super) struct Script {
     pub(super) sessions: Vec<SessionTranscript>,
 }
 
-/// A request's result in the script: the command tags, the error's SQLSTATE (or an empty string), and the transaction
-/// status.
+/// A request's result in the script: the command tags, the error's SQLSTATE (or an empty string), and
+/// the transaction status.
 pub(super) type Result<'a> = (&'a [&'a str], &'a str, u8);
 
 impl Script {

@@ -1,5 +1,5 @@
-//! Tests that the laboratory can repeat sessions with any protocol, concurrent sessions, and sessions that failed or
-//! hung.
+//! Tests that the laboratory can repeat sessions with any protocol, concurrent sessions, and
+//! sessions that failed or hung.
 
 use std::time::Duration;
 
@@ -49,8 +49,8 @@ fn repeat(major: u32, script: &Script) -> (Vec<String>, Observations) {
     (observations.statements.iter().map(line).collect(), observations)
 }
 
-/// Returns a session with named and unnamed statements, a portal that is executed in parts, and COPY in both
-/// protocols.
+/// Returns a session with named and unnamed statements, a portal that is executed in parts, and
+/// COPY in both protocols.
 fn pipelines() -> Script {
     let mut script = Script::new(&["app"]);
     let alter = "ALTER TABLE items ADD COLUMN note text";

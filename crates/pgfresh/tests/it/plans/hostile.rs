@@ -1,5 +1,5 @@
-//! Tests statistics that don't match the template, or that can't be trusted: they affect what they can, but don't
-//! break anything.
+//! Tests statistics that don't match the template, or that can't be trusted: they affect what they can,
+//! but don't break anything.
 
 use plans::{
     BoundStatement, ColumnStatistics, ExplainError, ExtendedStatistics, Limits, PlanMode, Reason,

@@ -183,8 +183,8 @@ fn sizes_and_definitions_are_those_of_the_server(major: u32) {
     }
 }
 
-/// A lock that conflicts with all modes except for ACCESS SHARE doesn't stop the import. The import doesn't wait long
-/// for a stronger lock.
+/// A lock that conflicts with all modes except for ACCESS SHARE doesn't stop the import. The import doesn't wait
+/// long for a stronger lock.
 fn import_waits_for_no_table_lock(major: u32) {
     let scene = Scene::new(User::Ourselves);
     scene.write("schema.sql", "CREATE TABLE busy AS SELECT generate_series(1, 1000) AS x; CREATE TABLE gone (x int PRIMARY KEY); ANALYZE");
@@ -229,8 +229,8 @@ fn a_role_sees_its_own_columns_only(major: u32) {
     assert!(statistics.relations.iter().all(|relation| relation.pages == 1 && relation.rows > 99.0));
 }
 
-/// A pooler might use a different session for each transaction, so none of the import's state can outlive the
-/// transaction.
+/// A pooler might use a different session for each transaction, so none of the import's state can
+/// outlive the transaction.
 fn queries_are_simple_and_without_values(major: u32) {
     let scene = scene();
     let script = "$pgfresh template import -vv --redact none \

@@ -1,5 +1,5 @@
-//! Tests that `run --plans` records the statements of any client: in all protocol variants, with values, settings and
-//! tests.
+//! Tests that `run --plans` records the statements of any client: in all protocol variants, with
+//! values, settings and tests.
 
 use std::fs;
 

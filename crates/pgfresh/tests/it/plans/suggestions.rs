@@ -69,8 +69,8 @@ fn suggestions_are_used_and_minimal() {
     majors().into_iter().for_each(build_suggestions);
 }
 
-/// Builds all suggested indexes on loaded data. Each index must be in a plan, and without it a statement must be
-/// slower.
+/// Builds all suggested indexes on loaded data. Each index must be in a plan, and without it a
+/// statement must be slower.
 fn build_suggestions(major: u32) {
     let (mut production, mut scratch) = servers(major, SCHEMA, ROWS);
     let analysis = analyze(&mut scratch, &suite(), &limits());

@@ -1,5 +1,5 @@
-//! Runs a suite under `pgfresh run --plans`: the template is a small shop, and the statistics are those of a large
-//! shop.
+//! Runs a suite under `pgfresh run --plans`: the template is a small shop, and the statistics are
+//! those of a large shop.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! Tests faults of a remote: each causes one warning, and the result is correct. pgfresh never waits for a remote
-//! forever.
+//! Tests faults of a remote: each causes one warning, and the result is correct. pgfresh never
+//! waits for a remote forever.
 
 use super::*;
 use crate::common::random::Random;
@@ -54,8 +54,8 @@ fn read_faults_give_one_warning() {
                 let fetched = assert_right(&outcome, &context);
                 assert_eq!(warnings(&outcome).len(), usize::from(!fetched), "{context}: {outcome}");
                 if matches!(fault, Fault::CutOnce(_)) && store != Store::Http {
-                    // pgfresh requests the head only once, and continues the other downloads where they were
-                    // interrupted.
+                    // pgfresh requests the head only once, and continues the other downloads where
+                    // they were interrupted.
                     assert!(
                         fetched || outcome.stderr.contains("could not read the "),
                         "{context}: {outcome}"

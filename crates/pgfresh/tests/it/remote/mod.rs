@@ -123,8 +123,8 @@ fn ask() -> Vec<&'static str> {
     vec!["run", "--", ground::psql(), "-XAtqc", QUESTION]
 }
 
-/// Checks the result of the question. Returns whether the template was fetched, and fails if there is more than one
-/// warning.
+/// Checks the result of the question. Returns whether the template was fetched, and fails if there is
+/// more than one warning.
 fn assert_right(outcome: &Outcome, context: &str) -> bool {
     assert!(outcome.code == Some(0) && outcome.stdout.starts_with(ANSWER), "{context}: {outcome}");
     let warnings = warnings(outcome);

@@ -1,6 +1,6 @@
-//! Checks that code doesn't make decisions based on the text of an error or a hint: it must use the code or the
-//! remedy. The check finds searches and comparisons in variables named like an error's text, in all languages in the
-//! repository.
+//! Checks that code doesn't make decisions based on the text of an error or a hint: it must use the code or
+//! the remedy. The check finds searches and comparisons in variables named like an error's text, in all
+//! languages in the repository.
 
 use std::fs;
 use std::path::Path;

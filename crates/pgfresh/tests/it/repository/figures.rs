@@ -1,5 +1,5 @@
-//! Checks that a figure on two pages is the same. docs/results.md has the newest figure, and the other pages round
-//! it.
+//! Checks that a figure on two pages is the same. docs/results.md has the newest figure, and
+//! the other pages round it.
 
 use std::fs;
 use std::path::Path;

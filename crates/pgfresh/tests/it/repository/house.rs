@@ -352,8 +352,8 @@ impl Functions {
         self.0.push(Function { name: signature.ident.to_string(), first, last });
     }
 
-    /// Searches for `fn`, a name, and the next block, because the parser might not see functions in `proptest!` and
-    /// similar macros.
+    /// Searches for `fn`, a name, and the next block, because the parser might not see functions in
+    /// `proptest!` and similar macros.
     fn search(&mut self, tokens: TokenStream) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         for (at, token) in tokens.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Checks that pages refer to existing tests: the index in CONTRIBUTING.md has each module, and pages only name tests
-//! that exist.
+//! Checks that pages refer to existing tests: the index in CONTRIBUTING.md has each module, and pages only
+//! name tests that exist.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -59,8 +59,8 @@ fn missing(page: &str, source: &str) -> Vec<String> {
     messages.filter(|message| !words(message).iter().all(said)).map(str::to_owned).collect()
 }
 
-/// Returns the word sequences between placeholders for names and values: capitals, numbers, quoted words, or an
-/// ellipsis.
+/// Returns the word sequences between placeholders for names and values: capitals, numbers, quoted
+/// words, or an ellipsis.
 fn words(message: &str) -> Vec<String> {
     let mut runs = vec![Vec::new()];
     for word in message.split(' ') {

@@ -1,5 +1,5 @@
-//! Tests objects that run built-in functions which don't appear in the client's statement. The template or the lease
-//! contains the objects.
+//! Tests objects that run built-in functions which don't appear in the client's statement. The template or the
+//! lease contains the objects.
 
 use std::collections::BTreeSet;
 

@@ -50,8 +50,8 @@ fn rows_are_restored_whatever_the_client_has_set(major: u32) {
     findings.assert_none();
 }
 
-/// From version 14 on, the compression method is a property of the stored value. Debian's PostgreSQL 15 has a second
-/// method, lz4.
+/// From version 14 on, the compression method is a property of the stored value. Debian's PostgreSQL 15
+/// has a second method, lz4.
 #[test]
 fn toast_compression_is_kept() {
     const METHOD: &str = "SELECT pg_column_compression(body) FROM packed";
@@ -126,8 +126,8 @@ fn planner_statistics_are_those_of_the_template(major: u32) {
     findings.assert_none();
 }
 
-/// Covers XML with a declaration, generated columns whose function has changed since, and a user's table in
-/// `information_schema`.
+/// Covers XML with a declaration, generated columns whose function has changed since, and a user's table
+/// in `information_schema`.
 fn rows_come_back_as_they_were_stored(major: u32) {
     let gateway = Gateway::clean(major, &[]);
     let mut findings = Findings::new(gateway.clean_state());

@@ -1,5 +1,5 @@
-//! Tests resets with definitions: a template's functions, which run while rows are restored, and a client's own
-//! functions.
+//! Tests resets with definitions: a template's functions, which run while rows are restored, and a
+//! client's own functions.
 
 use super::{BRIEF, LASTING};
 use crate::common::gateway::Gateway;
@@ -45,8 +45,8 @@ fn a_reset_restores_function_indexes_and_checks(major: u32) {
     }
 }
 
-/// The functions depend on settings and on the text search configuration, although the server declares them
-/// immutable.
+/// The functions depend on settings and on the text search configuration, although the server
+/// declares them immutable.
 fn a_reset_restores_values_of_builtin_functions(major: u32) {
     const NUMBER: &str = "'0.30000000000000004'::float8";
     let template = format!(

@@ -1,5 +1,5 @@
-//! Tests that a reset gives the lease another ready database, if there is one to spare, and resets the used database
-//! in the background.
+//! Tests that a reset gives the lease another ready database, if there is one to spare, and resets the used
+//! database in the background.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Tests that small leases of the same database leave files and catalog rows behind, but that these don't grow
-//! without limit.
+//! Tests that small leases of the same database leave files and catalog rows behind, but that these
+//! don't grow without limit.
 
 use template::ServerOptions;
 

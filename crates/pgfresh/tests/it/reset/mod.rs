@@ -1,8 +1,8 @@
 //! Tests that every lease is clean: the next holder of a database doesn't see effects of earlier sessions, however
 //! they ended, and a new session equals the first session.
 //!
-//! The tests are clients of `pgfresh serve` and `pgfresh run`, over PostgreSQL's protocol and HTTP, and don't call
-//! pgfresh's functions.
+//! The tests are clients of `pgfresh serve` and `pgfresh run`, over PostgreSQL's protocol and HTTP, and don't
+//! call pgfresh's functions.
 
 mod builtin_calls;
 mod data;

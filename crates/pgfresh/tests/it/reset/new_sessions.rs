@@ -90,8 +90,8 @@ impl Trace {
     }
 }
 
-/// Tests a session with another name, a session with the same name after a reset over HTTP, and a session that
-/// requests a reset.
+/// Tests a session with another name, a session with the same name after a reset over HTTP, and a session
+/// that requests a reset.
 fn a_new_session_shows_no_earlier_state(major: u32) {
     let gateway = Gateway::clean(major, &[]);
     gateway.direct("postgres", "CREATE ROLE guest").unwrap();

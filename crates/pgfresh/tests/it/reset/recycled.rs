@@ -20,8 +20,8 @@ fn make_fixture() -> DigestFixture {
     fixture_with(|options, setup| LeaseFixture::new(options, setup, Duration::from_mins(10), false))
 }
 
-/// Makes a fixture whose reset plan an earlier server has stored, and whose copies are file copies. Unlogged tables
-/// prevent both.
+/// Makes a fixture whose reset plan an earlier server has stored, and whose copies are file copies.
+/// Unlogged tables prevent both.
 fn make_noted_fixture() -> DigestFixture {
     fixture_with(|options, setup| {
         let client = |earlier: &LeaseFixture| earlier.note(&params("postgres"));
@@ -97,8 +97,8 @@ fn play(
     fixture.server.leases.reset(name, false).map_err(|error| TestCaseError::fail(error.to_string()))
 }
 
-/// Returns the statements, and whether recycling must be able to undo them, which is the case below a "-- cheap"
-/// line.
+/// Returns the statements, and whether recycling must be able to undo them, which is the case
+/// below a "-- cheap" line.
 fn statements() -> Vec<(&'static str, bool)> {
     let mut cheap = true;
     let mut all = Vec::new();
@@ -187,9 +187,9 @@ fn changes_of_the_first_client_are_undone() {
     result.unwrap();
 }
 
-/// A superuser's changes that aren't visible in the latest WAL. They move catalogs to new files, use other relations'
-/// files, change values that pgfresh compares separately, make rows seem old, and define functions that read hidden
-/// values.
+/// A superuser's changes that aren't visible in the latest WAL. They move catalogs to new files, use other
+/// relations' files, change values that pgfresh compares separately, make rows seem old, and define functions
+/// that read hidden values.
 const HIDDEN: [&[&str]; 9] = [
     &["VACUUM FULL pg_description", "COMMENT ON TABLE note IS 'hidden'"],
     &["SET allow_system_table_mods = on", "TRUNCATE pg_description"],
@@ -292,8 +292,8 @@ fn servers_on_one_template_read_it_once() {
     }
 }
 
-/// pgfresh reads the template after the first client has written, and must not mistake the client's rows for the
-/// template's.
+/// pgfresh reads the template after the first client has written, and must not mistake the client's
+/// rows for the template's.
 #[test]
 fn changes_before_the_template_is_read_are_found() {
     let setup = format!("{}; COMMENT ON TABLE t1 IS 'as in the template'", many_tables());

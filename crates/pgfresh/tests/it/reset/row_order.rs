@@ -42,8 +42,8 @@ const USES: &[&str] = &[
     "BEGIN; TRUNCATE part; INSERT INTO part VALUES (1, 'a'); COMMIT; DELETE FROM part",
 ];
 
-/// A relation's pages, each with the states of its line pointers. Source: `src/include/storage/bufpage.h`,
-/// `itemid.h`.
+/// A relation's pages, each with the states of its line pointers. Source:
+/// `src/include/storage/bufpage.h`, `itemid.h`.
 type Pages = Vec<Vec<u32>>;
 
 impl DigestFixture {
@@ -128,8 +128,8 @@ fn databases_with_rows_for_a_standby_are_dropped(major: u32) {
     let start = format!("START_REPLICATION PHYSICAL {}\0", end.as_deref().unwrap());
     standby.send(b'Q', start.as_bytes()).unwrap();
     let next: u32 = next.as_deref().unwrap().parse().unwrap();
-    // HotStandbyFeedback: the time, the oldest transaction that the standby needs, and no transaction for its
-    // catalogs.
+    // HotStandbyFeedback: the time, the oldest transaction that the standby needs, and no
+    // transaction for its catalogs.
     let feedback = [&b"h"[..], &[0; 8], &next.to_be_bytes(), &[0; 12]].concat();
     standby.send(b'd', &feedback).unwrap();
     let holds = "SELECT FROM pg_stat_replication WHERE backend_xmin IS NOT NULL";

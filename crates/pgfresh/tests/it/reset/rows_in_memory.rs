@@ -8,8 +8,8 @@ use crate::common::digests::DigestFixture;
 use crate::common::gateway::Gateway;
 use crate::common::wait_until;
 
-/// Returns why a database was dropped after a lease with `statement` in a template made by `setup`, or `None` if it
-/// was recycled.
+/// Returns why a database was dropped after a lease with `statement` in a template made by `setup`, or
+/// `None` if it was recycled.
 fn why_dropped(setup: &str, statement: &str) -> Option<&'static str> {
     let fixture = DigestFixture::untouched(ServerOptions::default(), setup);
     wait_until("two ready databases", || fixture.server.leases.status().ready[0].1 > 1);

@@ -1,5 +1,5 @@
-//! Tests that sessions and leases that end by a reset, a crash, a timeout, a termination or a disconnection don't
-//! leave data.
+//! Tests that sessions and leases that end by a reset, a crash, a timeout, a termination or a
+//! disconnection don't leave data.
 
 use std::thread;
 use std::time::Duration;
@@ -225,8 +225,8 @@ fn unlogged_tables_survive_a_late_noticed_crash(major: u32) {
     assert_eq!(count, "2", "on PostgreSQL {major}");
 }
 
-/// The table has too many rows for a reset, so each database is a new copy, until a crash has emptied the template's
-/// table.
+/// The table has too many rows for a reset, so each database is a new copy, until a crash has
+/// emptied the template's table.
 fn large_unlogged_tables_are_complete(major: u32) {
     let template = "CREATE UNLOGGED TABLE large AS SELECT generate_series(1, 20000) id";
     let gateway = Gateway::start(major, template, &[]);

@@ -50,8 +50,8 @@ fn goes_with_its_lease(gateway: &Gateway, create: &str) {
     findings.assert_none();
 }
 
-/// Waits until the slot's name, which is unique on the server, is free again. Dropping the database can take a
-/// moment.
+/// Waits until the slot's name, which is unique on the server, is free again. Dropping the
+/// database can take a moment.
 fn wait_until_gone(gateway: &Gateway) {
     let left = "SELECT (SELECT count(*) FROM pg_subscription) + (SELECT count(*) FROM pg_replication_slots)";
     wait_until("subscriptions and slots to be gone", || {

@@ -229,8 +229,8 @@ fn cancel_requests_hit_only_client_statements() {
     let answer = session.until_ready();
     let error = answer.iter().find(|message| message.0 == b'E').unwrap();
     assert_eq!(failure(error).sqlstate, "57014");
-    // A cancel request to an idle session doesn't have an effect, and many requests don't break the lease's
-    // transaction.
+    // A cancel request to an idle session doesn't have an effect, and many requests don't break
+    // the lease's transaction.
     cancel();
     let storm = thread::spawn({
         let (address, key) = (address.clone(), key.clone());

@@ -73,8 +73,8 @@ impl Step {
     }
 }
 
-/// Whether a report contains a new value. PostgreSQL 13 repeats known values, more often after a setting was
-/// restored.
+/// Whether a report contains a new value. PostgreSQL 13 repeats known values, more often after
+/// a setting was restored.
 fn is_news(client: &mut Client, report: &[u8]) -> bool {
     let name = |report: &[u8]| report.split(|byte| *byte == 0).next().map(<[u8]>::to_vec);
     let known = client.reported.iter_mut().find(|known| name(known) == name(report));
@@ -86,8 +86,8 @@ fn is_news(client: &mut Client, report: &[u8]) -> bool {
     news
 }
 
-/// Returns the relevant parts of a message: code, text and position of an error or notice, and columns without their
-/// table's OID.
+/// Returns the relevant parts of a message: code, text and position of an error or notice, and columns
+/// without their table's OID.
 pub(crate) fn told((tag, body): &Message) -> String {
     if *tag == b'T' {
         return columns(&body[2..]);

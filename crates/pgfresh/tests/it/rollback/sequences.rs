@@ -19,8 +19,8 @@ const SCHEMA: &str = "CREATE ROLE clerk LOGIN;
 /// Unlogged sequences, which exist from `PostgreSQL` 15 on.
 const UNLOGGED: &str = "CREATE UNLOGGED SEQUENCE unlogged START 3; GRANT ALL ON unlogged TO clerk;";
 
-/// Returns a query for pgfresh's own sessions in a database. A new session for each lease would take most of the
-/// lease's time.
+/// Returns a query for pgfresh's own sessions in a database. A new session for each lease would take
+/// most of the lease's time.
 fn ours_in(database: &str) -> String {
     format!(
         "SELECT coalesce(string_agg(pid::text, ' '), '') FROM pg_stat_activity \

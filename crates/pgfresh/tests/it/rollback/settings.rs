@@ -1,5 +1,5 @@
-//! Tests that settings in rollback isolation are the same as on a plain server after each transaction, whatever has
-//! changed them.
+//! Tests that settings in rollback isolation are the same as on a plain server after each transaction,
+//! whatever has changed them.
 
 use super::plain_answers::told;
 use super::{SCHEMA, Serve, bind, execute, majors, message, parse, query, start_on, sync};
@@ -191,8 +191,8 @@ fn change(random: &mut Random) -> String {
     format!("SELECT {}", calls.join(", "))
 }
 
-/// Whether a statement changes a setting twice, for the transaction and for the session, which is the limitation in
-/// docs/isolation.md.
+/// Whether a statement changes a setting twice, for the transaction and for the session, which is the
+/// limitation in docs/isolation.md.
 fn is_limited(sql: &str) -> bool {
     let calls: Vec<&str> = sql.split("set_config(").skip(1).collect();
     let name = |call: &str| call.split('\'').nth(1).unwrap_or_default().to_owned();

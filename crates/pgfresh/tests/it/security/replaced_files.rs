@@ -1,9 +1,9 @@
 //! Tests that SQL that replaces its server's files never makes root's pgfresh harm other files or processes.
 //!
 //! A superuser's SQL can run programs as the server's account. These tests use them to replace files that pgfresh
-//! reads, writes, gives away or removes with links, FIFOs and other things. Then pgfresh performs each of its actions
-//! on a server's files. The test selects the files and the action at random. `PGFRESH_HOSTILE_SEED` repeats a run's
-//! cases.
+//! reads, writes, gives away or removes with links, FIFOs and other things. Then pgfresh performs each of its
+//! actions on a server's files. The test selects the files and the action at random. `PGFRESH_HOSTILE_SEED`
+//! repeats a run's cases.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -18,8 +18,8 @@ use crate::common::random::Random;
 use crate::common::serve::Serve;
 use crate::common::{Scene, User, as_root, end_of, finish, ground, line_of, wait_until};
 
-/// Paths that an attack replaces, relative to the data directory. pgfresh opens, gives away, removes or examines
-/// them.
+/// Paths that an attack replaces, relative to the data directory. pgfresh opens, gives away,
+/// removes or examines them.
 const TARGETS: [&str; 26] = [
     "base",
     "base/1",

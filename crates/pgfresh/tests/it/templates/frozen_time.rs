@@ -1,5 +1,5 @@
-//! Tests frozen time: the recipe in docs/recipes.md freezes what its table promises, in one database, until the
-//! reset.
+//! Tests frozen time: the recipe in docs/recipes.md freezes what its table promises, in one
+//! database, until the reset.
 
 use super::*;
 

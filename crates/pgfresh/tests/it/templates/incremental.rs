@@ -1,5 +1,5 @@
-//! Tests incremental builds: pgfresh runs a new file on the earlier template, and the result equals that of a full
-//! build.
+//! Tests incremental builds: pgfresh runs a new file on the earlier template, and the result
+//! equals that of a full build.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -304,8 +304,8 @@ fn parallel_builds_share_a_parent() {
     scene.write("migrations/0002.sql", "CREATE TABLE carts ();");
     let mut one = begin();
     wait_until("the first setup", || lines() == 2);
-    // The files are those of the first build and another file. The first build isn't complete, so its template can't
-    // be the parent.
+    // The files are those of the first build and another file. The first build isn't complete, so its
+    // template can't be the parent.
     scene.write("migrations/0002.sql", "CREATE TABLE carts (id int);");
     let mut other = begin();
     wait_until("the second setup", || lines() == 3);
@@ -544,8 +544,8 @@ fn is_prefix(old: &Files, new: &Files) -> bool {
     new.len() > old.len() && new.starts_with(old)
 }
 
-/// Applies `edits` to a project. Compares each template with a full build, and the kind of build with the expected
-/// kind.
+/// Applies `edits` to a project. Compares each template with a full build, and the kind of build
+/// with the expected kind.
 fn play(config: &str, edits: &[Edit]) {
     let scene = project(User::Ourselves, config);
     let always = "ALTER DATABASE app SET work_mem = '5MB';";

@@ -109,8 +109,8 @@ fn a_setup_runs_once_and_completely() {
 /// Sessions in copies start with the relation cache that the template's last session has written.
 #[test]
 fn copies_have_a_current_relation_cache() {
-    // After a session has written a relation cache, all catalogs get new files, and a table gets a column and
-    // statistics.
+    // After a session has written a relation cache, all catalogs get new files, and a table gets a
+    // column and statistics.
     const REWRITES: &str = "
         CREATE TABLE orders (id int PRIMARY KEY);
         VACUUM FULL;
@@ -396,8 +396,8 @@ fn interrupted_builds_leave_nothing() {
             end_of(&mut child, format!("{signal:?}"));
             let place = scene.place.join(format!("pgfresh-{}", user.uid()));
             wait_until("the guard", || !place.exists());
-            // The build leaves only its lock, which no process holds, and the files that it was writing to the cache,
-            // for the next start.
+            // The build leaves only its lock, which no process holds, and the files that it was writing to the
+            // cache, for the next start.
             let images = scene.cache.join("images");
             let staging = images.join("0123456789abcdef.staging");
             fs::create_dir(&staging).unwrap();

@@ -1,5 +1,5 @@
-//! Tests several templates on one server: each equals its copy on a server with one template, and clients lease each
-//! by its name.
+//! Tests several templates on one server: each equals its copy on a server with one template, and clients
+//! lease each by its name.
 
 use std::thread;
 use std::time::Instant;
@@ -55,8 +55,8 @@ fn ran(scene: &Scene) -> String {
     text.lines().collect::<Vec<_>>().join(" ")
 }
 
-/// A leased name determines its server, so the user doesn't select a template again. For a name that isn't leased,
-/// the user has to.
+/// A leased name determines its server, so the user doesn't select a template again. For a name that isn't
+/// leased, the user has to.
 #[test]
 fn leased_names_need_no_choice_of_template() {
     let scene = several(User::Ourselves);

@@ -1,5 +1,5 @@
-//! Tests machines that need the same missing template concurrently: one machine builds it, and the others wait for
-//! it.
+//! Tests machines that need the same missing template concurrently: one machine builds it, and
+//! the others wait for it.
 
 use std::process::Child;
 use std::thread;

@@ -1,5 +1,5 @@
-//! Tests signed templates: pgfresh uses another machine's template only if a trusted key has signed it, and doesn't
-//! reveal secrets.
+//! Tests signed templates: pgfresh uses another machine's template only if a trusted key has signed it, and
+//! doesn't reveal secrets.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;

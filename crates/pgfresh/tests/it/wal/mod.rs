@@ -13,8 +13,8 @@ use crate::common::depth::some_of;
 use crate::common::{WAIT_TIMEOUT, majors, postgres, wait_until};
 
 const TEMPLATE: &str = include_str!("template.sql");
-/// Statements, below headings with the relations that they change, or with "nothing", "doubt" or "anything". ";;"
-/// separates queries.
+/// Statements, below headings with the relations that they change, or with "nothing", "doubt" or "anything".
+/// ";;" separates queries.
 const STATEMENTS: &str = include_str!("statements.sql");
 
 /// Settings that affect how the server logs a statement.
@@ -287,8 +287,8 @@ fn check_soundness(
             }
             continue;
         };
-        // The server doesn't write a new column's default into existing rows. Only the catalog makes them read
-        // differently.
+        // The server doesn't write a new column's default into existing rows. Only the catalog makes
+        // them read differently.
         let has_column =
             changes.files.get(&after["pg_attribute"].0).is_some_and(|changes| changes.inserted > 0);
         if digest == old_digest || (has_column && name == "made") {
@@ -388,8 +388,8 @@ fn changes_before_a_crash_are_named() {
 /// Numbers of rows that were inserted, updated and deleted.
 type Totals = [u64; 3];
 
-/// Makes random writes in `database` until `stop` is set. Returns the numbers of changed rows, including those that
-/// were rolled back.
+/// Makes random writes in `database` until `stop` is set. Returns the numbers of changed rows, including those
+/// that were rolled back.
 fn write_at_random(mut session: AdminConnection, seed: u64, stop: &AtomicBool) -> Totals {
     let (mut totals, mut random, mut next) = (Totals::default(), seed, seed << 32);
     while !stop.load(Ordering::Relaxed) {

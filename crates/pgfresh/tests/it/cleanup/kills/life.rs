@@ -10,8 +10,8 @@ use crate::common::leftovers::{Process, children_of, guard_of, postmaster_of, pr
 use crate::common::random::Random;
 use crate::common::{Scene, User, end_of, ground};
 
-/// Stub for `npm`, used by [`Kind::Install`]. It pretends that Debian's PostgreSQL is a package, and is as slow as a
-/// download.
+/// Stub for `npm`, used by [`Kind::Install`]. It pretends that Debian's PostgreSQL is a package, and is
+/// as slow as a download.
 const NPM: &str = "case $1 in
 --version) exit 0 ;;
 view) echo '[\"15.0.0\"]'; exit 0 ;;

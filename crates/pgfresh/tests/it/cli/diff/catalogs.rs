@@ -110,8 +110,8 @@ fn digests(session: &mut AdminConnection, catalog: &str, columns: &[String]) -> 
 }
 
 /// Returns the columns whose values differ after `edit`, in catalogs that still have as many rows as before, because
-/// created rows don't prove anything about a column. In catalogs where the template can't have rows on each major, a
-/// first row counts too.
+/// created rows don't prove anything about a column. A first row also counts if the template can't have rows in that
+/// catalog on each major.
 fn changed_by(
     edit: &str,
     session: &mut AdminConnection,

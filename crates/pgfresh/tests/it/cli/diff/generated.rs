@@ -23,8 +23,8 @@ enum Edit {
     DeleteMany(String),
 }
 
-/// Generates texts that a collation treats as equal although their bytes differ, empty texts, and texts that SQL
-/// could misread.
+/// Generates texts that a collation treats as equal although their bytes differ, empty texts, and texts
+/// that SQL could misread.
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         "[a-c]{0,2}",
@@ -161,8 +161,8 @@ fn expected(old: &BTreeMap<String, Values>, new: &BTreeMap<String, Values>) -> V
     rows
 }
 
-/// Returns the changes in a table without a key, in no particular order. There, an update is a deletion and an
-/// insertion.
+/// Returns the changes in a table without a key, in no particular order. There, an update is a
+/// deletion and an insertion.
 fn without_key(old: &BTreeMap<String, Values>, new: &BTreeMap<String, Values>) -> (RowCounts, Vec<String>) {
     let only = |from: &BTreeMap<String, Values>, other: &BTreeMap<String, Values>| -> Vec<Vec<Field>> {
         let differs = |(key, values): &(&String, &Values)| other.get(*key) != Some(*values);

@@ -1,5 +1,5 @@
-//! Tests signals, budgets and failures of pgfresh: the trials end early, report what they have found, and leave
-//! nothing behind.
+//! Tests signals, budgets and failures of pgfresh: the trials end early, report what they have found,
+//! and leave nothing behind.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -125,8 +125,8 @@ fn full_disk_keeps_findings() {
     let script = format!("{TRANSACTION} {BLIND_RETRY}; {fill}");
     let mount = "mount -t tmpfs -o mode=0711,size=200m none \"$MOUNTED\"; export PGFRESH_PLACE=\"$MOUNTED\"";
     let outcome = mounts::run(&scene, mount, &["faults", "--jobs", "1", "--", "sh", "-euc", &script]);
-    // The next server fits on the full disk only if this server has used as much space, so either exit code is
-    // possible.
+    // The next server fits on the full disk only if this server has used as much space, so either
+    // exit code is possible.
     assert!(outcome.code == Some(1) || outcome.code == Some(125), "{outcome}");
     assert!(outcome.stdout.contains("doubles rows, and the test passes"), "{outcome}");
     assert!(outcome.stdout.contains("1 finding in") && !outcome.stdout.contains("left: "), "{outcome}");

@@ -1,5 +1,5 @@
-//! Tests that `faults` finds handlers that lose or duplicate rows or hide errors, and that it rejects invalid
-//! options.
+//! Tests that `faults` finds handlers that lose or duplicate rows or hide errors, and that it
+//! rejects invalid options.
 
 mod hidden_writes;
 mod interruptions;
@@ -22,8 +22,8 @@ on_every_major! {
 const SCHEMA: &str = "CREATE TABLE orders (id int GENERATED ALWAYS AS IDENTITY, key text UNIQUE, item text); \
     CREATE TABLE audit (at timestamptz DEFAULT clock_timestamp(), note text);";
 
-/// Shell function that runs its arguments as statements in one session and one transaction, and fails if any of them
-/// does.
+/// Shell function that runs its arguments as statements in one session and one transaction, and
+/// fails if any of them does.
 const TRANSACTION: &str = "psql() { command psql -XAtq -v ON_ERROR_STOP=1 \"$@\"; }; \
     transaction() { psql -c BEGIN -c \"$1\" -c COMMIT; }; retry() { \"$@\" || \"$@\" || \"$@\"; };";
 

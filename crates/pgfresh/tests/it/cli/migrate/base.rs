@@ -1,5 +1,5 @@
-//! Tests the state before the migrations: the older revision's template, built from that revision's files and
-//! settings.
+//! Tests the state before the migrations: the older revision's template, built from that
+//! revision's files and settings.
 
 use super::{ORDERS, Project};
 

@@ -1,5 +1,5 @@
-//! Tests `migrate compare`: an older template with the new migrations equals a full build, or pgfresh shows the
-//! drift.
+//! Tests `migrate compare`: an older template with the new migrations equals a full build, or
+//! pgfresh shows the drift.
 
 use super::{ORDERS, Project};
 

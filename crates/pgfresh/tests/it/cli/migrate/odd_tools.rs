@@ -12,8 +12,8 @@ use serde_json::Value;
 use super::Project;
 use crate::common::{collect, ground};
 
-/// First part of each tool, which is a shell script. It defines `sql`, a function that runs statements in another
-/// session.
+/// First part of each tool, which is a shell script. It defines `sql`, a function that runs
+/// statements in another session.
 const SQL: &str = "set -e; sql() { \"$PSQL\" -XAtqv ON_ERROR_STOP=1 \"$@\"; }; ";
 
 /// Checks the shell script `script`. The check must end with `code`. Returns the JSON report.

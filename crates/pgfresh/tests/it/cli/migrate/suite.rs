@@ -30,8 +30,8 @@ fn check(project: &Project, options: &[&str], code: i32) -> Value {
     serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}: {outcome}"))
 }
 
-/// Returns two numbers for each statement of the migration: the suite's statements that wait for it, and those that
-/// it breaks.
+/// Returns two numbers for each statement of the migration: the suite's statements that wait for it,
+/// and those that it breaks.
 fn counts(report: &Value) -> Vec<(usize, usize)> {
     let count = |statement: &Value, name: &str| statement[name].as_array().map_or(0, Vec::len);
     let statements = report["statements"].as_array().unwrap().iter();

@@ -59,8 +59,8 @@ fn kept_databases_are_bounded() {
     assert_eq!(scene.run(["stop"]).code, Some(0));
 }
 
-/// A rollback lease's data are in a transaction that ends with the lease, whatever other requests do with the name at
-/// that time.
+/// A rollback lease's data are in a transaction that ends with the lease, whatever other requests do with
+/// the name at that time.
 #[test]
 fn failed_rollback_leases_are_released() {
     let gateway = Gateway::start(15, "", &["--keep-failed"]);

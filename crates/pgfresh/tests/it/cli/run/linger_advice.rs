@@ -1,5 +1,5 @@
-//! Tests the advice to set `linger`, which follows a run whose names waited for copies while unused databases
-//! remained.
+//! Tests the advice to set `linger`, which follows a run whose names waited for copies while
+//! unused databases remained.
 
 use std::fmt::Write as _;
 

@@ -1,5 +1,5 @@
-//! Tests the environment of the command's server: it is separate, the same on every machine, private, and has the
-//! requested settings.
+//! Tests the environment of the command's server: it is separate, the same on every machine, private, and has
+//! the requested settings.
 
 mod fixed_url;
 mod kept_databases;
@@ -163,8 +163,8 @@ fn settings_accept_every_spelling_of_the_server() {
     }
 }
 
-/// Sort order, case conversion and messages are the same for all users, whatever the machine's locale and time zone
-/// are.
+/// Sort order, case conversion and messages are the same for all users, whatever the machine's
+/// locale and time zone are.
 #[test]
 fn locale_encoding_and_time_zone_are_fixed() {
     const SQL: &str = "SELECT concat_ws('|', current_setting('server_encoding'), current_setting('TimeZone'),

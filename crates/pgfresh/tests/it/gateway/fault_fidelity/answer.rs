@@ -1,10 +1,10 @@
 //! Formats a server's messages as text, without the parts that differ between two real errors of the same kind.
 
-/// Error and notice fields that are the same in two real errors: severity, SQLSTATE, message, detail, hint, file and
-/// routine.
+/// Error and notice fields that are the same in two real errors: severity, SQLSTATE, message, detail,
+/// hint, file and routine.
 ///
-/// The other fields are the context, which names a tuple, and the line in the file, which differs between minor
-/// releases.
+/// The other fields are the context, which names a tuple, and the line in the file, which differs
+/// between minor releases.
 const SHARED: &[u8] = b"SVCMDHFR";
 
 /// Returns a server's message as text.
@@ -75,9 +75,9 @@ fn columns(body: &[u8]) -> Vec<(String, Vec<u8>)> {
 
 /// Removes the start of a response, `RowDescription` or `CopyOutResponse`, if an error follows directly.
 ///
-/// If a statement returns rows, a real error can come before or after this start. It comes before the start if the
-/// statement waits for a table lock, and after it if the statement waits for a row lock. A fault always comes before
-/// it.
+/// If a statement returns rows, a real error can come before or after this start. It comes before the start
+/// if the statement waits for a table lock, and after it if the statement waits for a row lock. A fault
+/// always comes before it.
 pub(super) fn without_heads(answers: Vec<String>) -> Vec<String> {
     let is_head = |answer: &str| answer.starts_with("T ") || answer.starts_with("H ");
     let mut kept: Vec<String> = Vec::new();

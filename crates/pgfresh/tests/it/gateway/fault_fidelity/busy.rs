@@ -1,5 +1,5 @@
-//! Tests busy sessions: a failover ends them in the same way as a server shutdown, and undoes what they haven't
-//! committed.
+//! Tests busy sessions: a failover ends them in the same way as a server shutdown, and undoes what
+//! they haven't committed.
 
 use std::io::Write;
 

@@ -1,7 +1,7 @@
 //! Tests faults through drivers: the error's class, whether the connection stays usable, and whether a pool keeps it.
 //!
-//! The programs in `tests/drivers/` run the same script with a real error and with a fault, and print what they
-//! observe.
+//! The programs in `tests/drivers/` run the same script with a real error and with a fault, and
+//! print what they observe.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};

@@ -1,8 +1,8 @@
 //! Tests that clients can't distinguish a fault from the real error.
 //!
-//! Each test runs the same script twice: on the server itself, where other sessions provoke the real error, and
-//! through the gateway with a fault. It compares all messages in their order, the transaction status, and the rows
-//! afterwards.
+//! Each test runs the same script twice: on the server itself, where other sessions provoke the real error,
+//! and through the gateway with a fault. It compares all messages in their order, the transaction status,
+//! and the rows afterwards.
 
 mod answer;
 mod busy;

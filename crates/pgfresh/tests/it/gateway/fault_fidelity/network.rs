@@ -30,8 +30,8 @@ struct Cut {
     is_silent: bool,
 }
 
-/// TCP proxy in front of a server's unix socket. Its threads end with their connections, and its listener ends with
-/// the test process.
+/// TCP proxy in front of a server's unix socket. Its threads end with their connections, and its listener ends
+/// with the test process.
 pub(super) struct Network {
     pub(super) address: String,
     cut: Arc<Mutex<Option<Cut>>>,
@@ -63,8 +63,8 @@ impl Network {
         Self { address, cut, refusal }
     }
 
-    /// Refuses the next connection with an error that consists of `fields`, as a server that is full or starting up
-    /// does.
+    /// Refuses the next connection with an error that consists of `fields`, as a server that is
+    /// full or starting up does.
     pub(super) fn refuse(&self, fields: &[(u8, &str)]) {
         let fields = fields.iter().flat_map(|(code, text)| [&[*code], text.as_bytes(), b"\0"].concat());
         let message = message(b'E', &fields.chain([0]).collect::<Vec<_>>());
@@ -136,8 +136,8 @@ impl Link {
         let _ = self.server.shutdown(Shutdown::Both);
     }
 
-    /// Ends both sides. Resets the client's connection unless the network is silent. The reset happens when both
-    /// threads have ended.
+    /// Ends both sides. Resets the client's connection unless the network is silent. The reset happens when
+    /// both threads have ended.
     fn lose(&self) {
         if !self.is_silent.load(Ordering::SeqCst) {
             rustix::net::sockopt::set_socket_linger(&self.client, Some(Duration::ZERO)).unwrap();

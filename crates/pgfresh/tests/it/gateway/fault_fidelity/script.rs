@@ -1,5 +1,5 @@
-//! Defines a client's script: the failing statement, the block around it, the way that a driver sends it, and the
-//! statements after it.
+//! Defines a client's script: the failing statement, the block around it, the way that a driver sends it, and
+//! the statements after it.
 
 use super::provocation::Provocation;
 use crate::common::client::{message, query};
@@ -57,9 +57,9 @@ impl Sending {
         let is_query = ["SELECT", "INSERT", "UPDATE", "DELETE", "WITH"].contains(&verb);
         let needs_block = ["FETCH", "LOCK"].contains(&verb);
         let fits = match self {
-            // The gateway doesn't parse what EXECUTE runs, so these errors name EXECUTE instead of the prepared
-            // statement. A server sends EXECUTE's rows only when it has all of them, so before a late error there are
-            // no rows.
+            // The gateway doesn't parse what EXECUTE runs, so these errors name EXECUTE instead of the
+            // prepared statement. A server sends EXECUTE's rows only when it has all of them, so before a late
+            // error there are no rows.
             Self::PreparedBySql => {
                 is_query
                     && !matches!(

@@ -1,5 +1,5 @@
-//! Tests errors before a statement: the server doesn't run any part of the statement, and the client receives only
-//! the error.
+//! Tests errors before a statement: the server doesn't run any part of the statement, and the client
+//! receives only the error.
 
 use serde_json::json;
 

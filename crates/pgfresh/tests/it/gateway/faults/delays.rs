@@ -1,5 +1,5 @@
-//! Tests delays: each delay ends with its lease, with a reset, with its client, and with pgfresh, wherever the delay
-//! is.
+//! Tests delays: each delay ends with its lease, with a reset, with its client, and with pgfresh,
+//! wherever the delay is.
 
 use std::net::Shutdown;
 use std::time::{Duration, Instant};

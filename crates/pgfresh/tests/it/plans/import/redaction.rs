@@ -5,8 +5,8 @@ use std::fs;
 use super::{run, scene, statistics};
 use crate::common::on_every_major;
 
-/// Values in the schema, some of them only as the part that PostgreSQL prints. The second list needs `--redact` for
-/// two columns.
+/// Values in the schema, some of them only as the part that PostgreSQL prints. The second list needs
+/// `--redact` for two columns.
 const PLANTED: &[&str] = &[
     "ommon-secret-01",
     "secret-02",

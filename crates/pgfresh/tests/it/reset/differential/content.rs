@@ -55,8 +55,8 @@ const SHARED: &str = "WITH own AS (SELECT * FROM pg_database WHERE datname = cur
 struct Rows {
     /// Number of rows, and a hash of all rows in any order.
     values: String,
-    /// Transactions that have written the rows. These are the template's transactions, until a reset restores the
-    /// rows.
+    /// Transactions that have written the rows. These are the template's transactions, until a
+    /// reset restores the rows.
     writers: String,
     /// Hash of the rows with their positions, or an empty string for a catalog.
     places: String,

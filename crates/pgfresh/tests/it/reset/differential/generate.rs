@@ -160,8 +160,8 @@ pub(crate) fn statement(random: &mut Random, rare: usize) -> String {
     random.choose(&lines).replace("{n}", &n.to_string())
 }
 
-/// Returns the queries in a line, which `;; ` separates. The client sends each query after the response to the
-/// previous query.
+/// Returns the queries in a line, which `;; ` separates. The client sends each query after the response
+/// to the previous query.
 pub(crate) fn queries(line: &str) -> impl Iterator<Item = &str> {
     line.split(";; ")
 }

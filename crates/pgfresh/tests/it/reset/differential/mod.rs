@@ -125,8 +125,8 @@ fn leases_equal_unused_databases_on_postgres_18() {
     leases_equal_unused_databases(18, &["--set", "wal_level=logical"]);
 }
 
-/// With `--paranoid`, pgfresh itself compares each database. If a database differs, pgfresh drops and reports it, and
-/// no client gets it.
+/// With `--paranoid`, pgfresh itself compares each database. If a database differs, pgfresh drops and reports it,
+/// and no client gets it.
 #[test]
 fn paranoid_finds_all_differences() {
     let gateway = start(15, &["--paranoid"]);
@@ -167,8 +167,8 @@ fn startup_parameters_do_not_change_later_leases(major: u32) {
         let rounds = [(Handover::Http, false, &TOUCH[..]), (Handover::Connection, true, &TOUCH[..EASY])];
         for (handover, same_parameters, statements) in rounds {
             let own = std::slice::from_ref(parameter);
-            // Statements can fail because of the parameter. A session without it then ensures that every table
-            // changes.
+            // Statements can fail because of the parameter. A session without it then ensures
+            // that every table changes.
             let mut sessions = vec![plan(own, statements)];
             if handover == Handover::Http {
                 sessions.push(plan(&[], statements));

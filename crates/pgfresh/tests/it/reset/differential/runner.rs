@@ -90,8 +90,8 @@ impl Runner {
             Handover::Http | Handover::Connection => ("kept".to_owned(), LASTING),
         };
         // A new lease can get any database, so this compares the database first. The database named "kept" was
-        // compared after its last reset. It doesn't have other sessions than those of cases, so that a reset can use
-        // their backends.
+        // compared after its last reset. It doesn't have other sessions than those of cases, so that a reset
+        // can use their backends.
         let first = match case.handover {
             Handover::NewName | Handover::SameName => match self.check_out(&name, lease, &[], case) {
                 Some(first) => Some(first),
@@ -139,8 +139,8 @@ impl Runner {
         drop(left);
     }
 
-    /// Whether the server itself rejects the parameters in one of the case's sessions, because some values exclude
-    /// each other.
+    /// Whether the server itself rejects the parameters in one of the case's sessions, because some
+    /// values exclude each other.
     fn is_refused_by_the_server(&self, case: &Case, error: &SqlError) -> bool {
         case.sessions.iter().any(|plan| {
             let words: Vec<String> = plan.parameters.iter().map(Parameter::option).collect();
