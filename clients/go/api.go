@@ -14,13 +14,14 @@ import (
 	"time"
 )
 
-// responseTimeout limits the time of a request. The timeouts of pgfresh itself are shorter.
+// responseTimeout limits how long a request takes. The timeouts in pgfresh itself are shorter.
 const responseTimeout = 2 * time.Minute
 
-// connectTimeout limits the time of a connection to another machine.
+// connectTimeout limits how long it takes to connect to another machine.
 const connectTimeout = 30 * time.Second
 
-// Hints of an error without a response, for a server on this machine and on another one.
+// Hints for requests without a response: from a server on this machine, from a server on another machine, and from a server
+// whose certificate can't be verified.
 const (
 	gone        = "If its server was stopped, start the tests again. If PGFRESH_CONTROL names a run that is over, unset it."
 	unreachable = "Check the host and the port in PGFRESH_CONTROL, and that \"pgfresh serve --listen\" runs there."
@@ -36,8 +37,8 @@ type api struct {
 }
 
 func newAPI(address, secret string, trust *trust) api {
-	// This transport ignores the proxies of the environment. It keeps no connections: the server closes idle ones, and a
-	// client cannot tell whether the server has processed a request that fails for this reason.
+	// This transport ignores proxy variables in the environment. It doesn't reuse connections: the server closes idle
+	// connections, and if a request fails because of that, a client can't determine whether the server processed it.
 	transport := &http.Transport{DisableKeepAlives: true}
 	if trust != nil {
 		transport.TLSClientConfig = &tls.Config{RootCAs: trust.roots}
@@ -47,7 +48,8 @@ func newAPI(address, secret string, trust *trust) api {
 	return api{address, secret, trust, newClient(transport, responseTimeout)}
 }
 
-// newClient returns a client that follows no redirects. It would send the secret along, also to a server without TLS.
+// newClient returns a client that doesn't follow redirects. Otherwise it would send the secret to the new location, even
+// without TLS.
 func newClient(transport http.RoundTripper, timeout time.Duration) *http.Client {
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &http.Client{Transport: transport, Timeout: timeout, CheckRedirect: stay}
@@ -74,7 +76,7 @@ func (a api) lease(request leaseRequest) (*Database, error) {
 	return database, nil
 }
 
-// endOfTest is the response to a reset or a release that has something to report.
+// endOfTest is the response to a reset or a release. It is empty if there is nothing to report.
 type endOfTest struct {
 	URL     string // of the database, if pgfresh keeps it
 	Message string // about the budget, if the test exceeded it
@@ -99,12 +101,12 @@ func (a api) release(name string, failed bool, test string) (ended endOfTest, er
 	return ended, err
 }
 
-// escape percent-encodes the value of a parameter. QueryEscape encodes for forms: a space becomes a plus, and a plus becomes %2B.
+// escape percent-encodes a parameter value. QueryEscape encodes for forms: a space becomes a plus, and a plus becomes %2B.
 func escape(value string) string {
 	return strings.ReplaceAll(url.QueryEscape(value), "+", "%20")
 }
 
-// resetRequest is the body of a request for a reset. All fields but the first describe the test that has ended.
+// resetRequest is the body of a reset request. All fields except CloseSessions describe the test that has ended.
 type resetRequest struct {
 	CloseSessions bool        `json:"close_sessions,omitempty"`
 	Test          string      `json:"test,omitempty"`
@@ -119,7 +121,7 @@ func (a api) reset(name string, request resetRequest) (ended endOfTest, err erro
 	return ended, err
 }
 
-// measured has the statements of a database since its lease or last reset.
+// measured has the statements that a database received since its lease or last reset.
 type measured struct {
 	Message    string // empty if no limit is exceeded
 	Count      int
@@ -144,8 +146,8 @@ func (a api) measure(name string, limits limits) (result measured, err error) {
 	return result, err
 }
 
-// call sends a request and decodes the response into answer, a pointer. A nil body sends none. A response without content leaves
-// answer as it is.
+// call sends a request and decodes the response into answer, a pointer. If body is nil, the request has no body. A response
+// without content leaves answer unchanged.
 func (a api) call(method, path string, body, answer any) error {
 	var content bytes.Buffer
 	if body != nil {
@@ -167,7 +169,7 @@ func (a api) call(method, path string, body, answer any) error {
 	return nil
 }
 
-// send sends a request. An error response is an error.
+// send sends a request. It returns an error if there is no response or if its status is 300 or more.
 func (a api) send(client *http.Client, method, path string, content io.Reader) (*http.Response, error) {
 	scheme := "http"
 	if a.trust != nil {
@@ -189,7 +191,7 @@ func (a api) send(client *http.Client, method, path string, content io.Reader) (
 	return response, nil
 }
 
-// lost returns the error of a request without a response.
+// lost returns the error for a request without a response.
 func (a api) lost(err error) error {
 	hint := gone
 	var certificate *tls.CertificateVerificationError
@@ -202,7 +204,7 @@ func (a api) lost(err error) error {
 	return fmt.Errorf("could not talk to pgfresh at %s: %w\nHINT:  %s", a.address, errors.Unwrap(err), hint)
 }
 
-// hints has hints in place of those that name options of the HTTP API, by remedy.
+// hints replaces hints that name HTTP API options with hints that name options of this package. The keys are remedies.
 var hints = map[string]string{
 	"begin_hold":     "The server was restarted. Start the tests again.",
 	"close_sessions": "Close them first, or give Reset the option CloseSessions().",
@@ -210,7 +212,7 @@ var hints = map[string]string{
 	"send_secret":    "Check the password in PGFRESH_CONTROL.",
 }
 
-// refusal returns the error in the body of a response, or one with the status if the body has none.
+// refusal returns the error in the response body. If the body has no error, the returned error contains the status.
 func refusal(response *http.Response) error {
 	var body errorBody
 	if err := json.NewDecoder(response.Body).Decode(&body); err == nil {
@@ -226,7 +228,7 @@ type errorBody struct {
 	Error struct{ Message, Detail, Hint, Remedy string }
 }
 
-// err returns the error in PostgreSQL's form, or nil if the body has no error.
+// err returns the error in PostgreSQL's format, or nil if the body has no error.
 func (b errorBody) err() error {
 	text := b.Error.Message
 	if text == "" {

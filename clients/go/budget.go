@@ -10,17 +10,17 @@ import (
 // None is a limit of zero: Budget{NPlusOne: None} forbids each N+1.
 const None = -1
 
-// A Budget is an [Option] with limits for the test. The test fails if it exceeds one of them. 0 stands for the limit of
-// [budget] in pgfresh.toml, if it has one. The count begins with New and ends with the test, including the cleanups that the
-// test registers after New. A Reset begins the count from 0 again.
+// A Budget is an [Option] with limits for the test. The test fails if it exceeds a limit. If a field is 0, the limit in
+// [budget] of pgfresh.toml applies, if there is one. Counting starts with New and ends with the test, including the cleanups
+// that the test registers after New. A Reset restarts the count from 0.
 type Budget struct {
-	// Statements is the number of statements, with BEGIN and COMMIT.
+	// Statements limits the number of statements, including BEGIN and COMMIT.
 	Statements int
 
-	// NPlusOne is the number of runs of one query with different values. pgfresh ignores fewer than five runs.
+	// NPlusOne limits how often the same query runs with different values. pgfresh ignores fewer than five runs.
 	NPlusOne int
 
-	// Time is the time in the database.
+	// Time limits the total time in the database.
 	Time time.Duration
 }
 
@@ -29,7 +29,7 @@ func (b Budget) apply(request *leaseRequest) {
 	request.Record = request.Record || request.limits != limits{}
 }
 
-// limits is a budget in the form of the HTTP API. "" is no limit.
+// limits is a budget as the HTTP API expects it. "" means no limit.
 type limits struct {
 	statements, nPlusOne, time string
 }
@@ -48,7 +48,7 @@ func milliseconds(limit time.Duration) string {
 	return fmt.Sprintf("%dms", (max(limit, 0)+time.Millisecond-1)/time.Millisecond)
 }
 
-// query returns the limits as the query of a URL.
+// query returns the limits as a URL query.
 func (l limits) query() string {
 	values := url.Values{}
 	for name, limit := range map[string]string{"statements": l.statements, "n_plus_one": l.nPlusOne, "time": l.time} {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// inner is the variable with which TestCacheSkipsTestsWithDatabases enables the tests that it runs.
+// inner is the environment variable that TestCacheSkipsTestsWithDatabases sets to enable the tests that it runs.
 const inner = "PGFRESHTEST_CACHE"
 
 func TestCacheSkipsTestsWithDatabases(t *testing.T) {

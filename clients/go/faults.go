@@ -26,7 +26,7 @@ type Loss string
 
 const (
 	Lost   Loss = "reset"  // the connection is closed with a TCP reset
-	Silent Loss = "silent" // the connection stays open, and nothing arrives any more
+	Silent Loss = "silent" // the connection stays open, but nothing arrives anymore
 )
 
 // A Fault is an error, a lost connection or a delay. It has exactly one of Error, Connection, Delay and Bandwidth.
@@ -37,16 +37,17 @@ type Fault struct {
 	// Connection is how the connection is lost.
 	Connection Loss
 
-	// Delay is the time by which a message arrives later.
+	// Delay is how much later a message arrives.
 	Delay time.Duration
 
-	// Bandwidth is the number of bytes per second from the moment on, with its unit: "10kB".
+	// Bandwidth limits the bytes per second from the moment At on. The number has a unit: "10kB".
 	Bandwidth string
 
-	// Moment of the fault. Default: BeforeStatement, and AtConnect for a failover.
+	// At is the moment of the fault. Default: BeforeStatement, but AtConnect for a failover.
 	At Moment
 
-	// Statement is the text or the beginning of the statements that count. "…" in it stands for any text. Default: all.
+	// Statement is the text or the beginning of the statements that the fault can hit. "…" in Statement stands for any text.
+	// Default: all statements.
 	Statement string
 
 	// Nth is the number of the first statement, commit or connection that the fault hits. Default: 1.
@@ -55,33 +56,33 @@ type Fault struct {
 	// Times is the number of statements, commits or connections that the fault hits. Default: 1.
 	Times int
 
-	// Duration is how long a failover refuses new connections. Default: one connection for each of Times.
+	// Duration is how long a failover refuses new connections. Default: the failover refuses as many connections as Times.
 	Duration time.Duration
 
 	// ReadOnly is how long transactions are read-only after a failover. Default: not at all.
 	ReadOnly time.Duration
 }
 
-// A FaultStatus is a fault, with the statements that it hit.
+// A FaultStatus is a requested fault, with the statements that it hit.
 type FaultStatus struct {
-	// Text is the fault in words: "40001 at commit".
+	// Text describes the fault: "40001 at commit".
 	Text string `json:"fault"`
 
-	// Times is the number of times that the fault is to fire.
+	// Times is how often the fault is to fire.
 	Times int
 
-	// Fired is the number of times that the fault has fired.
+	// Fired is how often the fault has fired.
 	Fired int
 
 	// Candidates is the number of statements, commits or connections that the fault could have hit.
 	Candidates int
 
-	// Statements are those that the fault hit, at most 100.
+	// Statements lists the statements that the fault hit, at most 100.
 	Statements []string
 }
 
-// Fault requests a fault, which ends with the lease or its reset. All open sessions obey it when Fault returns. If the fault
-// never fires, the test fails at its end, or at the Reset. An error fails tb at once.
+// Fault requests a fault, which lasts until the next Reset or the end of the test. When Fault returns, the fault applies to
+// all open sessions. If the fault never fires, the test fails at its end or at the Reset. An error fails tb immediately.
 //
 //	db.Fault(t, pgfreshtest.Fault{Error: "40001", At: pgfreshtest.AtCommit})
 //	db.Fault(t, pgfreshtest.Fault{Connection: pgfreshtest.Lost, At: pgfreshtest.AfterCommit})
@@ -93,7 +94,7 @@ func (d *Database) Fault(tb testing.TB, fault Fault) {
 	atomic.StoreInt32(&d.faulty, 1)
 }
 
-// Faults returns the faults since New or the last Reset, in the order of their requests. An error fails tb at once.
+// Faults returns the faults requested since New or the last Reset, in this order. An error fails tb immediately.
 func (d *Database) Faults(tb testing.TB) []FaultStatus {
 	tb.Helper()
 	list, err := d.server.faults(d.Name)
@@ -103,8 +104,8 @@ func (d *Database) Faults(tb testing.TB) []FaultStatus {
 	return list.Faults
 }
 
-// checkFaults fails a test with a fault that never fired. It does nothing after a failure, a skip or a panic, or if the client has
-// requested no fault. A second call does nothing.
+// checkFaults fails a test if one of its faults never fired. It does nothing after a failure, a skip or a panic, or if the
+// client hasn't requested a fault. A second call does nothing.
 func (d *Database) checkFaults(tb testing.TB) {
 	tb.Helper()
 	if tb.Failed() || tb.Skipped() || panicking() || atomic.SwapInt32(&d.faulty, 0) == 0 {
@@ -118,7 +119,7 @@ func (d *Database) checkFaults(tb testing.TB) {
 	}
 }
 
-// faultRequest is the body of a request for a fault.
+// faultRequest is the body of a fault request.
 type faultRequest struct {
 	Error      string `json:"error,omitempty"`
 	Connection Loss   `json:"connection,omitempty"`
@@ -147,7 +148,7 @@ func (f Fault) request() faultRequest {
 	}
 }
 
-// unfired has the faults that never fired, in words.
+// unfired describes the faults that never fired.
 type unfired struct {
 	Unfired []string `json:"unfired_faults"`
 }

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// joinOnly is the variable that makes this program join a server, print a line, and wait for a signal. With "lease", the line is
-// the URL of a database.
+// joinOnly is the environment variable that makes this program join a server, print a line, and wait for a signal. If the
+// value is "lease", the line is the URL of a database.
 const joinOnly = "PGFRESHTEST_JOIN_ONLY"
 
 func TestMain(m *testing.M) {
@@ -65,7 +65,8 @@ type standIn struct {
 	log string
 }
 
-// newStandIn sets the script as the binary of this process, with its line and its exit code. Code 0 makes the script wait.
+// newStandIn makes this process use the script as the binary. The script prints line and exits with code, or waits if code
+// is 0.
 func newStandIn(t *testing.T, line any, code int) *standIn {
 	script, err := filepath.Abs(filepath.Join(transcripts, "pgfresh"))
 	if err != nil {
@@ -96,7 +97,7 @@ func (s *standIn) read() string {
 	return string(text)
 }
 
-// hasEnded waits until the log has the end of the binary. It fails the test after 10 s.
+// hasEnded waits until the log shows that the binary has ended. It fails the test after 10 s.
 func (s *standIn) hasEnded() {
 	s.Helper()
 	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(s.read(), "ended\n"); {
@@ -107,7 +108,7 @@ func (s *standIn) hasEnded() {
 	}
 }
 
-// wasStarted checks the number of starts, and the arguments of the first one. It ignores nil arguments.
+// wasStarted checks how often the binary was started, and the arguments of the first start unless arguments is nil.
 func (s *standIn) wasStarted(times int, arguments []string) {
 	s.Helper()
 	var starts []string

@@ -25,7 +25,7 @@ func TestPanicReportsFailedTest(t *testing.T) {
 	t.Cleanup(func() { join = joined })
 	join = connect
 
-	// Like package testing: it runs the cleanups before it handles the panic.
+	// Like package testing, run the cleanups before the panic is handled.
 	run := func(name string, test func()) {
 		defer func() { recover() }()
 		recorder := &recorder{TB: t, name: "Test/" + name + "&ü\xff"}

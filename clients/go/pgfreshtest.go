@@ -8,12 +8,12 @@
 //		...
 //	}
 //
-// The database ends with the test, and a test need not close it. The package has no driver: URL is for pgx, for database/sql
-// with any driver, and for other programs that read PostgreSQL's URLs.
+// pgfresh removes the database when the test ends, so a test doesn't need to close anything. The package has no driver: use
+// URL with pgx, with any database/sql driver, and with other programs that read PostgreSQL URLs.
 //
 // Within "pgfresh run -- go test ./..." all packages use the server of that run. Otherwise they start the binary that
-// PGFRESH_BIN names, or the one on PATH, and share the project's background server. When a test binary ends in any way,
-// pgfresh releases its databases.
+// PGFRESH_BIN names, or the one on PATH, and share the project's background server. However a test binary ends, pgfresh
+// releases the databases that this test binary leased.
 package pgfreshtest
 
 import (
@@ -25,7 +25,7 @@ import (
 	"testing"
 )
 
-// A Database is a fresh copy of a template, which belongs to one test until the test ends.
+// A Database is a fresh copy of a template. It belongs to one test until the test ends.
 type Database struct {
 	// Name is the name of the database, unique on its server.
 	Name string `json:"name"`
@@ -40,23 +40,23 @@ type Database struct {
 	// SocketURL is the URL with the server's unix socket, without a password.
 	SocketURL string `json:"socket_url"`
 
-	// ReplicaURL is the URL of the replica. It is empty unless the template has one.
+	// ReplicaURL is the URL of the replica. It is empty if the template has no replica.
 	ReplicaURL string `json:"replica_url"`
 
 	// Template is the name of the template that the database is a copy of.
 	Template string `json:"template"`
 
-	// Recorded reports whether pgfresh records the statements: with Record, with a Budget, or with [budget] in pgfresh.toml.
+	// Recorded reports whether pgfresh records the statements. Record, a Budget, and [budget] in pgfresh.toml enable this.
 	Recorded bool `json:"recorded"`
 
 	server *server
 	test   testing.TB // owner of the lease
 	limits limits
-	resets int32 // number of calls of Reset; atomic
+	resets int32 // number of Reset calls; atomic
 	faulty int32 // 1 if Fault was called since New or the last Reset; atomic
 }
 
-// An Option changes the lease of New.
+// An Option changes which database New leases, or how.
 type Option interface{ apply(*leaseRequest) }
 
 type option func(*leaseRequest)
@@ -68,25 +68,26 @@ func Template(name string) Option {
 	return option(func(request *leaseRequest) { request.Template = name })
 }
 
-// Name sets the name of the database, of at most 63 bytes. Default: pgfresh chooses one.
+// Name sets the database name, at most 63 bytes. Default: pgfresh generates a name.
 func Name(name string) Option {
 	return option(func(request *leaseRequest) { request.Name = name })
 }
 
-// Isolation selects the isolation of the database, as in the documentation of the HTTP API.
+// Isolation selects the isolation of the database. The HTTP API documentation lists the kinds.
 func Isolation(kind string) Option {
 	return option(func(request *leaseRequest) { request.Isolation = kind })
 }
 
-// Record lets pgfresh record the statements for [Database.Statements]. A [Budget] includes that.
+// Record makes pgfresh record the statements, for [Database.Statements]. A [Budget] implies Record.
 func Record() Option {
 	return option(func(request *leaseRequest) { request.Record = true })
 }
 
-// New leases a fresh database until tb ends. The release follows the cleanups that tb registers later. An error fails tb at
-// once. A test can call New several times, and parallel tests can call it.
+// New leases a fresh database until tb ends, and releases it after the cleanups that tb registers later. An error fails tb
+// immediately. A test can call New several times, and parallel tests can call New concurrently.
 //
-// The release reports a failed test to pgfresh. If pgfresh keeps the database, the log of tb has its URL.
+// When New releases the database of a failed test, it reports the failure to pgfresh. If pgfresh keeps the database, New logs
+// the URL of this database to tb.
 func New(tb testing.TB, options ...Option) *Database {
 	tb.Helper()
 	server, err := join()
@@ -111,8 +112,8 @@ func New(tb testing.TB, options ...Option) *Database {
 	return database
 }
 
-// release ends the lease, and logs the URL of the database if pgfresh keeps it. It fails a test in which a fault of SQL never
-// fired.
+// release ends the lease, and logs the URL of the database if pgfresh keeps it. If a fault that was requested with SQL never
+// fired, release fails the test.
 func (d *Database) release(tb testing.TB) {
 	tb.Helper()
 	failed := tb.Failed() || panicking()
@@ -129,7 +130,8 @@ func (d *Database) release(tb testing.TB) {
 	}
 }
 
-// packagePath is the path of the package of this test binary, followed by a dot. It is empty if the binary has no such path.
+// packagePath is the package path of this test binary, followed by a dot. It is empty if the build information doesn't name
+// the package of a test.
 var packagePath = func() string {
 	info, known := debug.ReadBuildInfo()
 	if !known {
@@ -142,8 +144,8 @@ var packagePath = func() string {
 	return path + "."
 }()
 
-// nameOf returns the name of a test for reports, at most 1000 bytes. It has the package, because tests of several packages can
-// have equal names.
+// nameOf returns the name of a test for reports, at most 1000 bytes. The name includes the package path, because tests in
+// several packages can have the same name.
 func nameOf(tb testing.TB) string {
 	name := tb.Name()
 	if name != "" {
@@ -152,7 +154,8 @@ func nameOf(tb testing.TB) string {
 	return name[:min(len(name), 1000)]
 }
 
-// panicking reports whether a panic ends the test. Package testing marks such a test as failed only after its cleanups.
+// panicking reports whether the test is ending with a panic. Package testing marks this test as failed only after its
+// cleanups, so tb.Failed doesn't show the panic yet.
 func panicking() bool {
 	callers := make([]uintptr, 32)
 	frames := runtime.CallersFrames(callers[:runtime.Callers(1, callers)])
@@ -170,13 +173,13 @@ func panicking() bool {
 // A ResetOption changes the behavior of Reset.
 type ResetOption func(*resetRequest)
 
-// CloseSessions lets Reset close open sessions. Without it, an open session is an error.
+// CloseSessions makes Reset close open sessions. Without CloseSessions, an open session is an error.
 func CloseSessions() ResetOption {
 	return func(request *resetRequest) { request.CloseSessions = true }
 }
 
-// Reset restores the state of the template, in about a millisecond. An error fails tb at once. If the statements before the
-// reset exceed the [Budget], or a [Fault] of before the reset never fired, tb fails and continues.
+// Reset restores the state of the template, in about a millisecond. An error fails tb immediately. If the statements before
+// the reset exceed the [Budget], or a [Fault] requested before the reset never fired, tb fails but continues.
 func (d *Database) Reset(tb testing.TB, options ...ResetOption) {
 	tb.Helper()
 	request := resetRequest{

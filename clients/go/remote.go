@@ -12,13 +12,13 @@ import (
 	"strings"
 )
 
-// A trust has the certificates that the client trusts for a server on another machine. A nil trust is for a server on this one.
+// A trust has the certificates that the client trusts for a server on another machine. It is nil for a local server.
 type trust struct {
-	roots      *x509.CertPool // nil for those of the system
-	parameters string         // with which drivers verify the server, too
+	roots      *x509.CertPool // nil for the system's certificates
+	parameters string         // URL parameters that make drivers verify the server, too
 }
 
-// newTrust returns the certificates in file. Without one, or with "system", they are those of the system.
+// newTrust returns the certificates in file. If file is empty or "system", it returns the system's certificates.
 func newTrust(file string) (*trust, error) {
 	if file == "" || file == "system" {
 		return &trust{parameters: "sslmode=verify-full"}, nil
@@ -38,7 +38,7 @@ func newTrust(file string) (*trust, error) {
 	return &trust{roots, "sslmode=verify-full&sslrootcert=" + escape(file)}, nil
 }
 
-// addTo returns the URL of a database with the parameters that verify the server. An empty URL stays empty.
+// addTo adds the parameters that verify the server to a database URL. An empty URL stays empty.
 func (t *trust) addTo(url string) string {
 	switch {
 	case t == nil || url == "":
@@ -50,7 +50,7 @@ func (t *trust) addTo(url string) string {
 	}
 }
 
-// remote returns a server on another machine. If holder is empty, the server gets a new one, which ends with this process.
+// remote returns a server on another machine. If holder is empty, remote opens a new holder, which ends with this process.
 func remote(address, secret, holder string) (*server, error) {
 	trust, err := newTrust(os.Getenv("PGSSLROOTCERT"))
 	if err != nil {
@@ -65,7 +65,7 @@ func remote(address, secret, holder string) (*server, error) {
 
 // hold returns a new holder, which ends when the lifeline closes.
 func (a api) hold() (holder string, lifeline io.Closer, err error) {
-	// The response stays open for as long as the tests run.
+	// The response stays open as long as the tests run, so there is no timeout.
 	untimed := newClient(a.client.Transport, 0)
 	response, err := a.send(untimed, "GET", "/v1/hold", nil)
 	if err != nil {

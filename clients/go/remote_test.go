@@ -18,7 +18,7 @@ import (
 // remoteHost stands for another machine.
 const remoteHost = "127.0.0.2"
 
-// A remoteServer is a pgfresh server that other machines can use, and that PGFRESH_CONTROL names.
+// A remoteServer is a pgfresh server that other machines can use. PGFRESH_CONTROL names it.
 type remoteServer struct {
 	*testing.T
 	folder   string
@@ -39,7 +39,7 @@ func newRemoteServer(t *testing.T, folder string, options ...string) *remoteServ
 	return s
 }
 
-// start starts it, at its former port if it had one.
+// start starts the server. A restarted server keeps its port.
 func (s *remoteServer) start() {
 	s.Helper()
 	binary, err := find(os.Getenv("PGFRESH_BIN"))
@@ -71,7 +71,7 @@ func (s *remoteServer) stop() {
 	s.process.Wait()
 }
 
-// refuses checks the beginning and the end of the client's error.
+// refuses checks that the client fails with an error that starts with begin and ends with end.
 func refuses(t *testing.T, begin, end string) {
 	t.Helper()
 	_, err := connect()

@@ -5,14 +5,14 @@ import (
 	"testing"
 )
 
-// Lags of a replica. A time with its unit, such as "500ms", is a lag, too: the replica shows each commit after this time.
+// Lags of a replica. A time with a unit, such as "500ms", is also a lag: the replica shows each commit after this time.
 const (
 	NoLag  = "none"   // a commit returns once the replica shows it
-	Paused = "paused" // the replica shows no further commit
+	Paused = "paused" // the replica doesn't show further commits
 )
 
-// SetReplicaLag makes the replica lag behind, for isolation "server". It returns once the replica does so. An error fails tb at
-// once.
+// SetReplicaLag makes the replica lag behind, for isolation "server". It returns once the replica lags. An error fails tb
+// immediately.
 func (d *Database) SetReplicaLag(tb testing.TB, lag string) {
 	tb.Helper()
 	request := struct {
@@ -21,7 +21,8 @@ func (d *Database) SetReplicaLag(tb testing.TB, lag string) {
 	d.act(tb, "replica", request)
 }
 
-// PromoteReplica stops the server of the database, and its replica takes its place. An error fails tb at once.
+// PromoteReplica stops the server of the database and promotes the replica, which takes the place of this server. An error
+// fails tb immediately.
 func (d *Database) PromoteReplica(tb testing.TB) {
 	tb.Helper()
 	d.act(tb, "promote", nil)

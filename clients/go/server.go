@@ -24,10 +24,11 @@ var serve = []string{"serve", "--shared", "--json"}
 // A server is a pgfresh server that leases databases.
 type server struct {
 	api
-	holder string // process whose end releases the databases; empty within "pgfresh run"
+	holder string // process whose databases pgfresh releases when the process ends; empty within "pgfresh run"
 
-	// lifeline is the standard input of the binary, which ends when it is closed, or the connection of the holder to another
-	// machine. The kernel closes it when this process ends. The field keeps it reachable: the garbage collector would close it.
+	// lifeline is the standard input of the binary, or the holder's connection to another machine. When the lifeline closes,
+	// the binary or the holder ends. The kernel closes the lifeline when this process ends. This field keeps the lifeline
+	// reachable, because the garbage collector would close it.
 	lifeline io.Closer
 }
 
@@ -46,16 +47,16 @@ func connect() (*server, error) {
 	return start(exec.Command(path, serve...))
 }
 
-// skipTestCache prevents that "go test" reuses the result of this run. Go compares the module's files and the variables that
-// the tests have read, but a template depends on more: its setup, other folders, PostgreSQL. Without the file that lists
-// these reads, Go stores no result. Go itself removes the folder of that file.
+// skipTestCache prevents "go test" from caching the result of this run. Go compares the module's files and the variables that
+// the tests have read, but a template depends on more: its setup, other folders, PostgreSQL. Go doesn't cache a result
+// without the file that lists these reads, so skipTestCache removes the file. Go itself removes the folder of the file.
 func skipTestCache() {
 	if list := flag.Lookup("test.testlogfile"); list != nil && list.Value.String() != "" {
 		os.Remove(list.Value.String()) // After an error, Go caches the result.
 	}
 }
 
-// find returns the path of the binary that PGFRESH_BIN names, or of the one on PATH.
+// find returns the path of the binary: named, the value of PGFRESH_BIN, or if named is empty, pgfresh on PATH.
 func find(named string) (string, error) {
 	binary := named
 	if binary == "" {
@@ -74,14 +75,14 @@ func find(named string) (string, error) {
 	}
 }
 
-// installCommands has the commands that install pgfresh from a checkout, by runtime.GOOS. The scripts of "make install" need a newer
-// bash than macOS has.
+// installCommands maps runtime.GOOS to the command that installs pgfresh from a checkout. "make install" isn't for macOS,
+// because its scripts need a newer bash than macOS has.
 var installCommands = map[string]string{
 	"linux":  "make install",
 	"darwin": "cargo install --locked --path crates/pgfresh",
 }
 
-// installHint returns the hint if there is no binary on a system, named as runtime.GOOS names it.
+// installHint returns the hint for a missing binary. The parameter system is a value of runtime.GOOS.
 func installHint(system string) string {
 	if command := installCommands[system]; command != "" {
 		return fmt.Sprintf("Run %q in a checkout of pgfresh, or set PGFRESH_BIN to where it is.", command)
@@ -90,7 +91,7 @@ func installHint(system string) string {
 		". Run the tests in WSL 2, or set PGFRESH_CONTROL to a server on another machine."
 }
 
-// Hints if the binary is missing or another program.
+// Hints for a binary that is missing, and for a binary that isn't pgfresh.
 const (
 	set   = "HINT:  Set PGFRESH_BIN to where pgfresh is, or unset it."
 	check = "HINT:  Check that it is pgfresh, in the version of this client. PGFRESH_BIN sets another one."
@@ -105,10 +106,10 @@ func notRun(path string, err error) error {
 	return fmt.Errorf("cannot run %q: %w\n%s", path, err, set)
 }
 
-// secretForm matches the secrets that a header can have.
+// secretForm matches secrets that a header can contain.
 var secretForm = regexp.MustCompile("^[!-~]+$")
 
-// existing returns the server that a parent process has started, or one on another machine.
+// existing returns the server at control, which a parent process has started or which runs on another machine.
 func existing(control, holder string) (*server, error) {
 	if address, err := url.Parse(control); err == nil {
 		secret, _ := address.User.Password()
@@ -124,7 +125,7 @@ func existing(control, holder string) (*server, error) {
 }
 
 // start runs the binary and waits for the line with the address of the server. The binary may build a template first, which
-// takes as long as the migrations. It reports progress and errors on standard error.
+// takes as long as the migrations. The binary reports progress and errors on standard error.
 func start(command *exec.Cmd) (*server, error) {
 	command.Stderr = os.Stderr
 	lifeline, err := command.StdinPipe()
@@ -151,16 +152,16 @@ func start(command *exec.Cmd) (*server, error) {
 	server, err := parse(line, command.Path)
 	if err != nil {
 		lifeline.Close()
-		// PGFRESH_BIN may name another program, which need not end with its standard input.
+		// PGFRESH_BIN may name another program, which might not end when its standard input closes, so kill it after 10 s.
 		defer time.AfterFunc(10*time.Second, func() { command.Process.Kill() }).Stop()
-		command.Wait() // Standard error is complete after it.
+		command.Wait() // Standard error is complete after Wait.
 		return nil, err
 	}
 	server.lifeline = lifeline
 	return server, nil
 }
 
-// parse returns the server in the line that the binary prints, or the error in it.
+// parse returns the server that the line from the binary describes, or the error in the line.
 func parse(line []byte, binary string) (*server, error) {
 	var fields struct {
 		errorBody

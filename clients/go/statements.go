@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A Statement is a statement of clients, with the totals of its runs.
+// A Statement is a statement that clients ran, with the totals of its runs.
 type Statement struct {
 	Text  string        // in one line, with ? in place of values
 	Count int           // number of runs
@@ -17,19 +17,19 @@ type Statement struct {
 	Rows  int           // number of rows that the runs returned or changed
 }
 
-// Statements has the statements that ran within a function.
+// Statements has the statements that ran while a function ran.
 type Statements struct {
-	// Count is the number of statements, with BEGIN and COMMIT.
+	// Count is the number of statements, including BEGIN and COMMIT.
 	Count int
 
 	// Time is the total time in the database.
 	Time time.Duration
 
-	// MostFrequent has the distinct statements, ordered by their counts, the highest first.
+	// MostFrequent has the distinct statements, sorted by count in descending order.
 	MostFrequent []Statement
 
-	// Complete reports whether the counts and the list are complete. A reset within the function loses the statements before
-	// it, and pgfresh lists only a limited number of distinct statements.
+	// Complete reports whether the counts and the list are complete. If the function resets the database, the statements
+	// before the reset are missing. pgfresh also lists only a limited number of distinct statements.
 	Complete bool
 }
 
@@ -42,8 +42,8 @@ func (s Statements) String() string {
 	return fmt.Sprintf("%d statements: %s", s.Count, strings.Join(lines, ", "))
 }
 
-// Statements runs block and returns the statements of all clients within it. pgfresh must record the database: with
-// [Record], with a [Budget], or with [budget] in pgfresh.toml. Otherwise tb fails at once.
+// Statements runs block and returns the statements that all clients ran meanwhile. pgfresh must record the statements, which
+// [Record], a [Budget], or [budget] in pgfresh.toml enables. Otherwise tb fails immediately.
 func (d *Database) Statements(tb testing.TB, block func()) Statements {
 	tb.Helper()
 	before, err := d.server.measure(d.Name, limits{})
@@ -59,8 +59,8 @@ func (d *Database) Statements(tb testing.TB, block func()) Statements {
 	return between(before, after, atomic.LoadInt32(&d.resets) != resets)
 }
 
-// between returns the statements between two measurements. wasReset reports that this process reset the database between
-// them. Lower counts in the second measurement show a reset by another client.
+// between returns the statements that ran between two measurements. wasReset reports whether this process reset the database
+// between the measurements. Lower counts in the second measurement indicate a reset by another client.
 func between(before, after measured, wasReset bool) Statements {
 	earlier := map[string]ranStatement{}
 	for _, line := range before.Statements {

@@ -69,14 +69,14 @@ func TestClientFollowsTranscripts(t *testing.T) {
 	}
 }
 
-// A stage plays a transcript with the real client. It stands in for the server, and a script stands in for the binary.
+// A stage plays a transcript with the real client. The stage stands in for the server, and a script for the binary.
 type stage struct {
 	*testing.T
 	script transcript
 	binary *standIn
 
 	lock sync.Mutex
-	step *step // current step; its request is nil after the request has come
+	step *step // current step; its request is nil once the request has arrived
 }
 
 func newStage(t *testing.T, file string) *stage {
@@ -103,7 +103,7 @@ func newStage(t *testing.T, file string) *stage {
 
 func (s *stage) play() {
 	processes, path := join, packagePath
-	packagePath = "" // The names in transcripts have no package.
+	packagePath = "" // Test names in transcripts don't include a package.
 	join = sync.OnceValues(connect)
 	s.Cleanup(func() {
 		if server, err := join(); err == nil && server.lifeline != nil {
@@ -189,7 +189,7 @@ func (s *stage) fault(step *step) Fault {
 	}
 }
 
-// compareFaults checks that the client returns all fields of each fault but its number.
+// compareFaults checks that the client returns all fields of each fault except its number.
 func (s *stage) compareFaults(faults []FaultStatus, answer json.RawMessage) {
 	var want struct{ Faults []map[string]any }
 	if err := json.Unmarshal(answer, &want); err != nil {
@@ -216,7 +216,7 @@ func (s *stage) enter(step *step) {
 	s.step = &current
 }
 
-// leave compares the errors and the log of the test with the step.
+// leave compares the errors and the log of the test with those that the step expects.
 func (s *stage) leave(step *step, test *recorder) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -243,7 +243,7 @@ func (s *stage) leave(step *step, test *recorder) {
 	test.fatal, test.log = "", ""
 }
 
-// compare checks that the database has all fields of the response.
+// compare checks that database has all fields of the response.
 func (s *stage) compare(database *Database, answer json.RawMessage) {
 	var want Database
 	fields := json.NewDecoder(strings.NewReader(string(answer)))
@@ -257,7 +257,7 @@ func (s *stage) compare(database *Database, answer json.RawMessage) {
 	}
 }
 
-// ServeHTTP responds to the request of the current step. Other requests fail the test.
+// ServeHTTP responds to the request that the current step expects. Other requests fail the test.
 func (s *stage) ServeHTTP(response http.ResponseWriter, request *http.Request) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -288,7 +288,7 @@ func (s *stage) ServeHTTP(response http.ResponseWriter, request *http.Request) {
 	response.Write(s.step.Answer.Body)
 }
 
-// A recorder is a testing.TB that records the messages and the cleanup of the client.
+// A recorder is a testing.TB that records the client's messages and its cleanup.
 type recorder struct {
 	testing.TB
 	name       string
@@ -297,7 +297,7 @@ type recorder struct {
 	cleanup    func()
 }
 
-// run calls a function that may end the test, in another goroutine, and waits for its end.
+// run calls a function in another goroutine, because the function may end the test, and waits for the goroutine to end.
 func (r *recorder) run(function func()) {
 	ended := make(chan struct{})
 	go func() {

@@ -18,10 +18,11 @@ import (
 	"pgfresh.invalid/pgfreshtest"
 )
 
-// budgetCases is the variable that enables TestBudgetCases. Some of its tests fail, and runCases checks their output.
+// budgetCases is the environment variable that enables TestBudgetCases. Some of its tests fail, so runCases runs them in
+// another process.
 const budgetCases = "PGFRESHTEST_BUDGET_CASES"
 
-// books runs a query for each author.
+// books runs one query for each author: an N+1.
 func books(t *testing.T, conn *pgx.Conn, authors int) {
 	t.Helper()
 	for author := range authors {
@@ -87,7 +88,7 @@ func TestBudgetCases(t *testing.T) {
 	})
 }
 
-// runCases runs TestBudgetCases in another process. It returns the failed cases, their errors, and the whole output.
+// runCases runs TestBudgetCases in another process. It returns the failed cases, their errors, and the complete output.
 func runCases(t *testing.T, command ...string) (failed, messages []string, output string) {
 	t.Helper()
 	command = append(command, os.Args[0], "-test.run=^TestBudgetCases$", "-test.v")
@@ -127,7 +128,7 @@ func TestExceededBudgetListsStatements(t *testing.T) {
 			t.Errorf("there is no %q in\n%s", part, output)
 		}
 	}
-	// pgfresh keeps their databases like those of other failed tests.
+	// pgfresh keeps the databases of these tests like those of other failed tests.
 	if kept := strings.Count(output, "kept the database of the failed test: postgresql:"); kept != len(failed) {
 		t.Errorf("%d databases were kept, want %d\n%s", kept, len(failed), output)
 	}
@@ -148,12 +149,12 @@ func TestFileHasBudgetForAllTests(t *testing.T) {
 	if !slices.Contains(failed, "WithoutABudget") || !slices.Contains(messages, "40 statements, 7 allowed") {
 		t.Errorf("failed are %q, with the errors %q\n%s", failed, messages, output)
 	}
-	// The run does not repeat the errors of the tests.
+	// "pgfresh run" doesn't repeat the errors that the tests reported.
 	if strings.Contains(output, "a test exceeded its budget") {
 		t.Error(output)
 	}
 
-	// A reset divides the statements of a test into two parts with its name.
+	// A reset splits the statements of a test into two parts. Both parts have the name of the test.
 	text, err := os.ReadFile(report)
 	if err != nil {
 		t.Fatal(err)
@@ -214,7 +215,7 @@ func TestBlockCountsStatements(t *testing.T) {
 	if over.Count != 1 || over.Complete {
 		t.Errorf("after a reset it is %v, complete: %v", over, over.Complete)
 	}
-	// After the reset, the statement of before runs more often.
+	// After the reset, the earlier statement runs more often than before it.
 	again := db.Statements(t, func() {
 		db.Reset(t, pgfreshtest.CloseSessions())
 		connection := connect(t, db.URL)
@@ -244,7 +245,7 @@ func TestCountingRequiresRecording(t *testing.T) {
 	}
 }
 
-// fatal records the message of Fatalf instead of failing the test.
+// fatal records Fatalf's message instead of failing the test.
 type fatal struct {
 	testing.TB
 	text string

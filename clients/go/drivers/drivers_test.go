@@ -129,7 +129,7 @@ func TestPgxPoolConnects(t *testing.T) {
 }
 
 func TestDatabaseSQLConnects(t *testing.T) {
-	// lib/pq requires TLS by default. Only "pgfresh run --tls" has it.
+	// lib/pq requires TLS by default, but only "pgfresh run --tls" enables TLS on the server.
 	plain := "?sslmode=disable"
 	if os.Getenv("PGSSLROOTCERT") != "" {
 		plain = ""

@@ -16,7 +16,8 @@ import (
 	"pgfresh.invalid/pgfreshtest"
 )
 
-// faultCases is the variable that enables TestFaultCases. Some of its tests fail, and another test checks their output.
+// faultCases is the environment variable that enables TestFaultCases. Some of its tests fail, so another test runs them and
+// checks their output.
 const faultCases = "PGFRESHTEST_FAULT_CASES"
 
 func TestEachFaultFiresAndIsListed(t *testing.T) {
@@ -55,7 +56,7 @@ func commit(t *testing.T, url string) error {
 	})
 }
 
-// sqlState returns the SQLSTATE of an error of the server, and "" for another error.
+// sqlState returns the SQLSTATE of a server error, and "" for other errors.
 func sqlState(err error) string {
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) {
@@ -131,7 +132,8 @@ func TestUnfiredFaultFailsTest(t *testing.T) {
 	if !slices.Equal(lines, want) {
 		t.Errorf("errors: %q, want %q: %s", lines, want, text)
 	}
-	// The test of SQL has ended when the client hears of its fault.
+	// The client learns about a fault that was requested with SQL only after the test has ended, so pgfresh doesn't keep the
+	// database of this test.
 	if kept := strings.Count(text, "kept the database of the failed test"); kept != 4 {
 		t.Errorf("%d kept databases, want 4: %s", kept, text)
 	}
