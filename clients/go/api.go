@@ -20,8 +20,8 @@ const responseTimeout = 2 * time.Minute
 // connectTimeout limits how long it takes to connect to another machine.
 const connectTimeout = 30 * time.Second
 
-// Hints for requests without a response: from a server on this machine, from a server on another machine, and from a server
-// whose certificate can't be verified.
+// Hints for requests without a response: from a server on this machine, from a server on another machine, and from a
+// server whose certificate can't be verified.
 const (
 	gone        = "If its server was stopped, start the tests again. If PGFRESH_CONTROL names a run that is over, unset it."
 	unreachable = "Check the host and the port in PGFRESH_CONTROL, and that \"pgfresh serve --listen\" runs there."
@@ -48,8 +48,8 @@ func newAPI(address, secret string, trust *trust) api {
 	return api{address, secret, trust, newClient(transport, responseTimeout)}
 }
 
-// newClient returns a client that doesn't follow redirects. Otherwise it would send the secret to the new location, even
-// without TLS.
+// newClient returns a client that doesn't follow redirects. Otherwise it would send the secret to the new location,
+// even without TLS.
 func newClient(transport http.RoundTripper, timeout time.Duration) *http.Client {
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &http.Client{Transport: transport, Timeout: timeout, CheckRedirect: stay}
@@ -101,7 +101,8 @@ func (a api) release(name string, failed bool, test string) (ended endOfTest, er
 	return ended, err
 }
 
-// escape percent-encodes a parameter value. QueryEscape encodes for forms: a space becomes a plus, and a plus becomes %2B.
+// escape percent-encodes a parameter value. QueryEscape encodes for forms: a space becomes a plus, and a plus becomes
+// %2B.
 func escape(value string) string {
 	return strings.ReplaceAll(url.QueryEscape(value), "+", "%20")
 }
@@ -146,8 +147,8 @@ func (a api) measure(name string, limits limits) (result measured, err error) {
 	return result, err
 }
 
-// call sends a request and decodes the response into answer, a pointer. If body is nil, the request has no body. A response
-// without content leaves answer unchanged.
+// call sends a request and decodes the response into answer, a pointer. If body is nil, the request has no body. A
+// response without content leaves answer unchanged.
 func (a api) call(method, path string, body, answer any) error {
 	var content bytes.Buffer
 	if body != nil {

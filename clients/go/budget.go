@@ -10,9 +10,9 @@ import (
 // None is a limit of zero: Budget{NPlusOne: None} forbids each N+1.
 const None = -1
 
-// A Budget is an [Option] with limits for the test. The test fails if it exceeds a limit. If a field is 0, the limit in
-// [budget] of pgfresh.toml applies, if there is one. Counting starts with New and ends with the test, including the cleanups
-// that the test registers after New. A Reset restarts the count from 0.
+// A Budget is an [Option] with limits for the test. The test fails if it exceeds a limit. If a field is 0, the limit
+// in [budget] of pgfresh.toml applies, if there is one. Counting starts with New and ends with the test, including
+// the cleanups that the test registers after New. A Reset restarts the count from 0.
 type Budget struct {
 	// Statements limits the number of statements, including BEGIN and COMMIT.
 	Statements int

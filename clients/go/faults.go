@@ -46,8 +46,8 @@ type Fault struct {
 	// At is the moment of the fault. Default: BeforeStatement, but AtConnect for a failover.
 	At Moment
 
-	// Statement is the text or the beginning of the statements that the fault can hit. "…" in Statement stands for any text.
-	// Default: all statements.
+	// Statement is the text or the beginning of the statements that the fault can hit. "…" in Statement stands for
+	// any text. Default: all statements.
 	Statement string
 
 	// Nth is the number of the first statement, commit or connection that the fault hits. Default: 1.
@@ -56,7 +56,8 @@ type Fault struct {
 	// Times is the number of statements, commits or connections that the fault hits. Default: 1.
 	Times int
 
-	// Duration is how long a failover refuses new connections. Default: the failover refuses as many connections as Times.
+	// Duration is how long a failover refuses new connections. Default: the failover refuses as many connections as
+	// Times.
 	Duration time.Duration
 
 	// ReadOnly is how long transactions are read-only after a failover. Default: not at all.
@@ -81,8 +82,9 @@ type FaultStatus struct {
 	Statements []string
 }
 
-// Fault requests a fault, which lasts until the next Reset or the end of the test. When Fault returns, the fault applies to
-// all open sessions. If the fault never fires, the test fails at its end or at the Reset. An error fails tb immediately.
+// Fault requests a fault, which lasts until the next Reset or the end of the test. When Fault returns, the fault
+// applies to all open sessions. If the fault never fires, the test fails at its end or at the Reset. An error fails
+// tb immediately.
 //
 //	db.Fault(t, pgfreshtest.Fault{Error: "40001", At: pgfreshtest.AtCommit})
 //	db.Fault(t, pgfreshtest.Fault{Connection: pgfreshtest.Lost, At: pgfreshtest.AfterCommit})
@@ -104,8 +106,8 @@ func (d *Database) Faults(tb testing.TB) []FaultStatus {
 	return list.Faults
 }
 
-// checkFaults fails a test if one of its faults never fired. It does nothing after a failure, a skip or a panic, or if the
-// client hasn't requested a fault. A second call does nothing.
+// checkFaults fails a test if one of its faults never fired. It does nothing after a failure, a skip or a panic, or
+// if the client hasn't requested a fault. A second call does nothing.
 func (d *Database) checkFaults(tb testing.TB) {
 	tb.Helper()
 	if tb.Failed() || tb.Skipped() || panicking() || atomic.SwapInt32(&d.faulty, 0) == 0 {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// joinOnly is the environment variable that makes this program join a server, print a line, and wait for a signal. If the
-// value is "lease", the line is the URL of a database.
+// joinOnly is the environment variable that makes this program join a server, print a line, and wait for a signal. If
+// the value is "lease", the line is the URL of a database.
 const joinOnly = "PGFRESHTEST_JOIN_ONLY"
 
 func TestMain(m *testing.M) {
@@ -65,8 +65,8 @@ type standIn struct {
 	log string
 }
 
-// newStandIn makes this process use the script as the binary. The script prints line and exits with code, or waits if code
-// is 0.
+// newStandIn makes this process use the script as the binary. The script prints line and exits with code, or waits if
+// code is 0.
 func newStandIn(t *testing.T, line any, code int) *standIn {
 	script, err := filepath.Abs(filepath.Join(transcripts, "pgfresh"))
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package pgfreshtest leases a PostgreSQL database for each test: a fresh copy of the migrated template that pgfresh.toml
-// describes.
+// Package pgfreshtest leases a PostgreSQL database for each test: a fresh copy of the migrated template that
+// pgfresh.toml describes.
 //
 //	func TestOrders(t *testing.T) {
 //		t.Parallel()
@@ -8,8 +8,8 @@
 //		...
 //	}
 //
-// pgfresh removes the database when the test ends, so a test doesn't need to close anything. The package has no driver: use
-// URL with pgx, with any database/sql driver, and with other programs that read PostgreSQL URLs.
+// pgfresh removes the database when the test ends, so a test doesn't need to close anything. The package has no
+// driver: use URL with pgx, with any database/sql driver, and with other programs that read PostgreSQL URLs.
 //
 // Within "pgfresh run -- go test ./..." all packages use the server of that run. Otherwise they start the binary that
 // PGFRESH_BIN names, or the one on PATH, and share the project's background server. However a test binary ends, pgfresh
@@ -30,8 +30,8 @@ type Database struct {
 	// Name is the name of the database, unique on its server.
 	Name string `json:"name"`
 
-	// URL is postgresql://USER:PASSWORD@127.0.0.1:PORT/NAME. The server has no TLS by default: add "?sslmode=disable" for a
-	// driver that requires TLS, such as lib/pq.
+	// URL is postgresql://USER:PASSWORD@127.0.0.1:PORT/NAME. The server has no TLS by default: add "?sslmode=disable"
+	// for a driver that requires TLS, such as lib/pq.
 	URL string `json:"url"`
 
 	// JDBCURL is the URL for Java programs that a test starts.
@@ -46,7 +46,8 @@ type Database struct {
 	// Template is the name of the template that the database is a copy of.
 	Template string `json:"template"`
 
-	// Recorded reports whether pgfresh records the statements. Record, a Budget, and [budget] in pgfresh.toml enable this.
+	// Recorded reports whether pgfresh records the statements. Record, a Budget, and [budget] in pgfresh.toml enable
+	// this.
 	Recorded bool `json:"recorded"`
 
 	server *server
@@ -83,11 +84,11 @@ func Record() Option {
 	return option(func(request *leaseRequest) { request.Record = true })
 }
 
-// New leases a fresh database until tb ends, and releases it after the cleanups that tb registers later. An error fails tb
-// immediately. A test can call New several times, and parallel tests can call New concurrently.
+// New leases a fresh database until tb ends, and releases it after the cleanups that tb registers later. An error
+// fails tb immediately. A test can call New several times, and parallel tests can call New concurrently.
 //
-// When New releases the database of a failed test, it reports the failure to pgfresh. If pgfresh keeps the database, New logs
-// the URL of this database to tb.
+// When New releases the database of a failed test, it reports the failure to pgfresh. If pgfresh keeps the database,
+// New logs the URL of this database to tb.
 func New(tb testing.TB, options ...Option) *Database {
 	tb.Helper()
 	server, err := join()
@@ -112,8 +113,8 @@ func New(tb testing.TB, options ...Option) *Database {
 	return database
 }
 
-// release ends the lease, and logs the URL of the database if pgfresh keeps it. If a fault that was requested with SQL never
-// fired, release fails the test.
+// release ends the lease, and logs the URL of the database if pgfresh keeps it. If a fault that was requested with
+// SQL never fired, release fails the test.
 func (d *Database) release(tb testing.TB) {
 	tb.Helper()
 	failed := tb.Failed() || panicking()
@@ -130,8 +131,8 @@ func (d *Database) release(tb testing.TB) {
 	}
 }
 
-// packagePath is the package path of this test binary, followed by a dot. It is empty if the build information doesn't name
-// the package of a test.
+// packagePath is the package path of this test binary, followed by a dot. It is empty if the build information
+// doesn't name the package of a test.
 var packagePath = func() string {
 	info, known := debug.ReadBuildInfo()
 	if !known {
@@ -144,8 +145,8 @@ var packagePath = func() string {
 	return path + "."
 }()
 
-// nameOf returns the name of a test for reports, at most 1000 bytes. The name includes the package path, because tests in
-// several packages can have the same name.
+// nameOf returns the name of a test for reports, at most 1000 bytes. The name includes the package path, because
+// tests in several packages can have the same name.
 func nameOf(tb testing.TB) string {
 	name := tb.Name()
 	if name != "" {
@@ -178,8 +179,8 @@ func CloseSessions() ResetOption {
 	return func(request *resetRequest) { request.CloseSessions = true }
 }
 
-// Reset restores the state of the template, in about a millisecond. An error fails tb immediately. If the statements before
-// the reset exceed the [Budget], or a [Fault] requested before the reset never fired, tb fails but continues.
+// Reset restores the state of the template, in about a millisecond. An error fails tb immediately. If the statements
+// before the reset exceed the [Budget], or a [Fault] requested before the reset never fired, tb fails but continues.
 func (d *Database) Reset(tb testing.TB, options ...ResetOption) {
 	tb.Helper()
 	request := resetRequest{

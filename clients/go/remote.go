@@ -50,7 +50,8 @@ func (t *trust) addTo(url string) string {
 	}
 }
 
-// remote returns a server on another machine. If holder is empty, remote opens a new holder, which ends with this process.
+// remote returns a server on another machine. If holder is empty, remote opens a new holder, which ends with this
+// process.
 func remote(address, secret, holder string) (*server, error) {
 	trust, err := newTrust(os.Getenv("PGSSLROOTCERT"))
 	if err != nil {

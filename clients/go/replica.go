@@ -11,8 +11,8 @@ const (
 	Paused = "paused" // the replica doesn't show further commits
 )
 
-// SetReplicaLag makes the replica lag behind, for isolation "server". It returns once the replica lags. An error fails tb
-// immediately.
+// SetReplicaLag makes the replica lag behind, for isolation "server". It returns once the replica lags. An error
+// fails tb immediately.
 func (d *Database) SetReplicaLag(tb testing.TB, lag string) {
 	tb.Helper()
 	request := struct {
@@ -21,8 +21,8 @@ func (d *Database) SetReplicaLag(tb testing.TB, lag string) {
 	d.act(tb, "replica", request)
 }
 
-// PromoteReplica stops the server of the database and promotes the replica, which takes the place of this server. An error
-// fails tb immediately.
+// PromoteReplica stops the server of the database and promotes the replica, which takes the place of this server. An
+// error fails tb immediately.
 func (d *Database) PromoteReplica(tb testing.TB) {
 	tb.Helper()
 	d.act(tb, "promote", nil)

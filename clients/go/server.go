@@ -26,9 +26,9 @@ type server struct {
 	api
 	holder string // process whose databases pgfresh releases when the process ends; empty within "pgfresh run"
 
-	// lifeline is the standard input of the binary, or the holder's connection to another machine. When the lifeline closes,
-	// the binary or the holder ends. The kernel closes the lifeline when this process ends. This field keeps the lifeline
-	// reachable, because the garbage collector would close it.
+	// lifeline is the standard input of the binary, or the holder's connection to another machine. When the lifeline
+	// closes, the binary or the holder ends. The kernel closes the lifeline when this process ends. This field keeps
+	// the lifeline reachable, because the garbage collector would close it.
 	lifeline io.Closer
 }
 
@@ -47,9 +47,10 @@ func connect() (*server, error) {
 	return start(exec.Command(path, serve...))
 }
 
-// skipTestCache prevents "go test" from caching the result of this run. Go compares the module's files and the variables that
-// the tests have read, but a template depends on more: its setup, other folders, PostgreSQL. Go doesn't cache a result
-// without the file that lists these reads, so skipTestCache removes the file. Go itself removes the folder of the file.
+// skipTestCache prevents "go test" from caching the result of this run. Go compares the module's files and the
+// variables that the tests have read, but a template depends on more: its setup, other folders, PostgreSQL. Go
+// doesn't cache a result without the file that lists these reads, so skipTestCache removes the file. Go itself
+// removes the folder of the file.
 func skipTestCache() {
 	if list := flag.Lookup("test.testlogfile"); list != nil && list.Value.String() != "" {
 		os.Remove(list.Value.String()) // After an error, Go caches the result.
@@ -75,8 +76,8 @@ func find(named string) (string, error) {
 	}
 }
 
-// installCommands maps runtime.GOOS to the command that installs pgfresh from a checkout. "make install" isn't for macOS,
-// because its scripts need a newer bash than macOS has.
+// installCommands maps runtime.GOOS to the command that installs pgfresh from a checkout. "make install" isn't for
+// macOS, because its scripts need a newer bash than macOS has.
 var installCommands = map[string]string{
 	"linux":  "make install",
 	"darwin": "cargo install --locked --path crates/pgfresh",
@@ -124,8 +125,8 @@ func existing(control, holder string) (*server, error) {
 	return nil, errors.New("cannot read PGFRESH_CONTROL: it is not http[s]://:SECRET@HOST:PORT")
 }
 
-// start runs the binary and waits for the line with the address of the server. The binary may build a template first, which
-// takes as long as the migrations. The binary reports progress and errors on standard error.
+// start runs the binary and waits for the line with the address of the server. The binary may build a template first,
+// which takes as long as the migrations. The binary reports progress and errors on standard error.
 func start(command *exec.Cmd) (*server, error) {
 	command.Stderr = os.Stderr
 	lifeline, err := command.StdinPipe()
@@ -152,7 +153,8 @@ func start(command *exec.Cmd) (*server, error) {
 	server, err := parse(line, command.Path)
 	if err != nil {
 		lifeline.Close()
-		// PGFRESH_BIN may name another program, which might not end when its standard input closes, so kill it after 10 s.
+		// PGFRESH_BIN may name another program, which might not end when its standard input closes, so kill it after
+		// 10 s.
 		defer time.AfterFunc(10*time.Second, func() { command.Process.Kill() }).Stop()
 		command.Wait() // Standard error is complete after Wait.
 		return nil, err

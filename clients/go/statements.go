@@ -28,8 +28,8 @@ type Statements struct {
 	// MostFrequent has the distinct statements, sorted by count in descending order.
 	MostFrequent []Statement
 
-	// Complete reports whether the counts and the list are complete. If the function resets the database, the statements
-	// before the reset are missing. pgfresh also lists only a limited number of distinct statements.
+	// Complete reports whether the counts and the list are complete. If the function resets the database, the
+	// statements before the reset are missing. pgfresh also lists only a limited number of distinct statements.
 	Complete bool
 }
 
@@ -42,8 +42,8 @@ func (s Statements) String() string {
 	return fmt.Sprintf("%d statements: %s", s.Count, strings.Join(lines, ", "))
 }
 
-// Statements runs block and returns the statements that all clients ran meanwhile. pgfresh must record the statements, which
-// [Record], a [Budget], or [budget] in pgfresh.toml enables. Otherwise tb fails immediately.
+// Statements runs block and returns the statements that all clients ran meanwhile. pgfresh must record the
+// statements, which [Record], a [Budget], or [budget] in pgfresh.toml enables. Otherwise tb fails immediately.
 func (d *Database) Statements(tb testing.TB, block func()) Statements {
 	tb.Helper()
 	before, err := d.server.measure(d.Name, limits{})
@@ -59,8 +59,8 @@ func (d *Database) Statements(tb testing.TB, block func()) Statements {
 	return between(before, after, atomic.LoadInt32(&d.resets) != resets)
 }
 
-// between returns the statements that ran between two measurements. wasReset reports whether this process reset the database
-// between the measurements. Lower counts in the second measurement indicate a reset by another client.
+// between returns the statements that ran between two measurements. wasReset reports whether this process reset the
+// database between the measurements. Lower counts in the second measurement indicate a reset by another client.
 func between(before, after measured, wasReset bool) Statements {
 	earlier := map[string]ranStatement{}
 	for _, line := range before.Statements {

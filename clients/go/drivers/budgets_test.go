@@ -18,8 +18,8 @@ import (
 	"pgfresh.invalid/pgfreshtest"
 )
 
-// budgetCases is the environment variable that enables TestBudgetCases. Some of its tests fail, so runCases runs them in
-// another process.
+// budgetCases is the environment variable that enables TestBudgetCases. Some of its tests fail, so runCases runs them
+// in another process.
 const budgetCases = "PGFRESHTEST_BUDGET_CASES"
 
 // books runs one query for each author: an N+1.

@@ -16,8 +16,8 @@ import (
 	"pgfresh.invalid/pgfreshtest"
 )
 
-// faultCases is the environment variable that enables TestFaultCases. Some of its tests fail, so another test runs them and
-// checks their output.
+// faultCases is the environment variable that enables TestFaultCases. Some of its tests fail, so another test runs
+// them and checks their output.
 const faultCases = "PGFRESHTEST_FAULT_CASES"
 
 func TestEachFaultFiresAndIsListed(t *testing.T) {
@@ -132,8 +132,8 @@ func TestUnfiredFaultFailsTest(t *testing.T) {
 	if !slices.Equal(lines, want) {
 		t.Errorf("errors: %q, want %q: %s", lines, want, text)
 	}
-	// The client learns about a fault that was requested with SQL only after the test has ended, so pgfresh doesn't keep the
-	// database of this test.
+	// The client learns about a fault that was requested with SQL only after the test has ended, so pgfresh doesn't
+	// keep the database of this test.
 	if kept := strings.Count(text, "kept the database of the failed test"); kept != 4 {
 		t.Errorf("%d kept databases, want 4: %s", kept, text)
 	}

@@ -14,20 +14,21 @@ use ureq::{Agent, BodyReader};
 use crate::error::Error;
 use crate::trust::Trust;
 
-/// Timeout for a response. The timeouts of pgfresh itself are shorter.
+/// Timeout for a response. The timeouts in pgfresh itself are shorter.
 const RESPONSE_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Timeout for a connection to another machine.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Hints if there is no response: of a server on this machine, of another one, and of one with another certificate.
+/// Hints for requests without a response: from a server on this machine, from a server on another machine, and from a
+/// server whose certificate can't be verified.
 const GONE: &str = "If its server was stopped, start the tests again. If PGFRESH_CONTROL names a run that is over, unset it.";
 
 const UNREACHABLE: &str =
     "Check the host and the port in PGFRESH_CONTROL, and that \"pgfresh serve --listen\" runs there.";
 const UNTRUSTED: &str = "PGSSLROOTCERT must name the file of the server's root certificate. pgfresh makes a new one at each start.";
 
-/// Address of a server, and the secret that requests carry.
+/// Address of a server, and the secret that authorizes requests.
 pub(crate) struct Api {
     /// `HOST:PORT`.
     address: String,
@@ -37,26 +38,27 @@ pub(crate) struct Api {
     agent: Agent,
 }
 
-/// Open response, whose end also ends the holder that it has named.
+/// Open response that has named a holder. The holder ends when this response is closed.
 pub(crate) type Lifeline = BufReader<BodyReader<'static>>;
 
 impl Api {
-    /// Returns a client that ignores the proxies of the environment, follows no redirects and keeps no connections. The server closes idle ones, and
-    /// a client cannot tell whether the server has processed a request that fails for this reason.
+    /// Returns a client that ignores proxy variables in the environment, and doesn't follow redirects or reuse
+    /// connections. The server closes idle connections, and if a request fails because of that, a client can't
+    /// determine whether the server processed it.
     pub(crate) fn new(address: &str, secret: &str, trust: Option<Trust>) -> Self {
         let config = configuration(trust.as_ref()).timeout_global(Some(RESPONSE_TIMEOUT));
         let agent = config.build().new_agent();
         Self { address: address.to_owned(), secret: secret.to_owned(), trust, agent }
     }
 
-    /// Makes the URL of a database tell drivers to verify the server, if the client does.
+    /// If the client verifies the server, makes drivers do so, too: adds parameters to the database URL.
     pub(crate) fn verify(&self, url: &mut String) {
         if let Some(trust) = &self.trust {
             trust.add_to(url);
         }
     }
 
-    /// Returns the name of a new holder, and the response that must stay open.
+    /// Returns the name of a new holder, and the response that must stay open until the holder is to end.
     pub(crate) fn hold(&self) -> Result<(String, Lifeline), Error> {
         let config = configuration(self.trust.as_ref()).timeout_recv_response(Some(RESPONSE_TIMEOUT));
         let agent = config.build().new_agent();
@@ -108,7 +110,7 @@ impl Api {
         agent.run(request).map_err(|error| self.lost(&error))
     }
 
-    /// Returns the error of a request without a response.
+    /// Returns the error for a request without a response.
     fn lost(&self, error: &ureq::Error) -> Error {
         let text = error.to_string();
         let hint = match &self.trust {
@@ -136,7 +138,7 @@ fn configuration(trust: Option<&Trust>) -> ConfigBuilder<AgentScope> {
     }
 }
 
-/// Returns the error in the body, or one with the status if the body has none.
+/// Returns the error in the response body. If the body has no error, the returned error contains the status.
 fn refusal(response: &mut Response<ureq::Body>) -> Error {
     let body = response.body_mut().read_to_vec().ok().and_then(|text| serde_json::from_slice(&text).ok());
     match body {

@@ -2,19 +2,20 @@ use std::fmt;
 
 use contract::{ErrorDescription, Remedy};
 
-/// Error of pgfresh or of the client. `Display` has all parts, in PostgreSQL's form. So has `Debug`, because `unwrap` prints it.
+/// Error from pgfresh or from this client. `Display` shows all parts in PostgreSQL's format. `Debug` does the same,
+/// because `unwrap` prints it.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Error {
-    /// SQLSTATE or a code of pgfresh, unless the error is one of the client.
+    /// SQLSTATE or a pgfresh error code. `None` if the error is from this client.
     pub code: Option<String>,
-    /// Message of one line. After the line about an exceeded budget, it lists the statements.
+    /// Message of one line. The message about an exceeded budget lists the statements in further lines.
     pub message: String,
-    /// Details, in sentences.
+    /// Details, in complete sentences.
     pub detail: Option<String>,
-    /// Advice, in sentences.
+    /// Advice, in complete sentences.
     pub hint: Option<String>,
-    /// Way out of the error, for programs, as in the documentation of the HTTP API.
+    /// Machine-readable name of the action that resolves the error. The HTTP API documentation lists the names.
     pub remedy: Option<String>,
 }
 
@@ -38,7 +39,7 @@ impl From<ErrorDescription> for Error {
     }
 }
 
-/// Returns the hint in place of one that names an option of the HTTP API.
+/// Returns a hint that names this crate's options, in place of a hint that names an HTTP API option.
 fn own_hint(remedy: Remedy) -> Option<&'static str> {
     match remedy {
         Remedy::BeginHold => Some("The server was restarted. Start the tests again."),

@@ -1,4 +1,4 @@
-//! Faults of a database: requests for them, and their state.
+//! Faults that a test requests for a database, and the state of these faults.
 
 use std::time::Duration;
 
@@ -6,21 +6,21 @@ use contract::{FaultDescription, FaultRequest};
 
 use crate::statements::milliseconds;
 
-/// Moment of a fault.
+/// Moment when a fault happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Moment {
-    /// COMMIT fails, and the server rolls the transaction back.
+    /// At COMMIT, which fails. The server rolls the transaction back.
     Commit,
     /// Instead of a statement.
     BeforeStatement,
-    /// After the server has received a statement, without waiting for its answer.
+    /// After the server has received a statement, without waiting for the response.
     DuringStatement,
-    /// After a statement has run, instead of its completion.
+    /// After a statement has run, instead of the response that reports its completion.
     AfterStatement,
     /// Instead of COMMIT.
     BeforeCommit,
-    /// After the server has committed, instead of the completion of COMMIT.
+    /// After the server has committed, instead of the response to COMMIT.
     AfterCommit,
     /// Instead of a new session.
     Connect,
@@ -56,32 +56,33 @@ impl Moment {
 pub struct TestFault(FaultRequest);
 
 impl TestFault {
-    /// Returns an error with an SQLSTATE, such as `40001`.
+    /// Returns a fault that is an error with an SQLSTATE, such as `40001`.
     pub fn error(sqlstate: impl Into<String>) -> Self {
         Self(FaultRequest { error: Some(sqlstate.into()), ..FaultRequest::default() })
     }
 
-    /// Returns a failover: all sessions end, and a new connection is refused. The default moment is a connection.
+    /// Returns a failover: all sessions end, and pgfresh refuses a new connection. The default moment is
+    /// [`Moment::Connect`].
     pub fn failover() -> Self {
         Self::error("failover")
     }
 
-    /// Returns the loss of a connection by a TCP reset.
+    /// Returns a fault that closes the connection with a TCP reset.
     pub fn connection_lost() -> Self {
         Self(FaultRequest { connection: Some("reset".to_owned()), ..FaultRequest::default() })
     }
 
-    /// Returns a connection that stays open, and on which nothing arrives any more.
+    /// Returns a fault that leaves the connection open, but nothing arrives on it anymore.
     pub fn connection_silent() -> Self {
         Self(FaultRequest { connection: Some("silent".to_owned()), ..FaultRequest::default() })
     }
 
-    /// Returns a delay of a message. The client rounds it up to whole milliseconds.
+    /// Returns a fault that delays a message. The client rounds `time` up to whole milliseconds.
     pub fn delay(time: Duration) -> Self {
         Self(FaultRequest { delay: Some(milliseconds(time)), ..FaultRequest::default() })
     }
 
-    /// Returns a limit of the bytes per second from the moment on, with its unit: `10kB`.
+    /// Returns a fault that limits the bytes per second from the moment on. `rate` has a unit: `10kB`.
     pub fn bandwidth(rate: impl Into<String>) -> Self {
         Self(FaultRequest { bandwidth: Some(rate.into()), ..FaultRequest::default() })
     }
@@ -92,7 +93,7 @@ impl TestFault {
         self
     }
 
-    /// Counts only statements that begin with this text. `…` in it stands for any text.
+    /// Makes the fault hit only statements that begin with `text`. `…` in `text` stands for any text.
     pub fn statement(mut self, text: impl Into<String>) -> Self {
         self.0.statement = Some(text.into());
         self
@@ -110,7 +111,8 @@ impl TestFault {
         self
     }
 
-    /// Sets how long a failover refuses new connections. Default: one connection for each of [`TestFault::times`].
+    /// Sets how long a failover refuses new connections. Default: it refuses as many connections as
+    /// [`TestFault::times`].
     pub fn duration(mut self, time: Duration) -> Self {
         self.0.duration = Some(milliseconds(time));
         self
@@ -127,15 +129,15 @@ impl TestFault {
     }
 }
 
-/// Fault of a database, with the statements that it hit.
+/// Requested fault, with the statements that it hit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FaultStatus {
-    /// The fault in words: `40001 at commit`.
+    /// Description of the fault: `40001 at commit`.
     pub text: String,
-    /// Number of times that the fault is to fire.
+    /// How often the fault is to fire.
     pub times: u64,
-    /// Number of times that the fault has fired.
+    /// How often the fault has fired.
     pub fired: u64,
     /// Number of statements, commits or connections that the fault could have hit.
     pub candidates: u64,
@@ -150,7 +152,7 @@ impl From<FaultDescription> for FaultStatus {
     }
 }
 
-/// Returns a line for each fault that never fired, or None if there are none.
+/// Returns one line for each fault in `faults`, which never fired. Returns `None` if `faults` is empty.
 pub(crate) fn unfired_message(faults: &[String]) -> Option<String> {
     let lines: Vec<_> = faults.iter().map(|fault| format!("fault did not fire: {fault}")).collect();
     (!lines.is_empty()).then(|| lines.join("\n"))

@@ -9,13 +9,13 @@
 //! }
 //! ```
 //!
-//! The drop of a [`Database`] releases it. The crate has no driver: [`Database::url`] is for sqlx, tokio-postgres, diesel and
-//! other programs that read PostgreSQL's URLs. It has no runtime either: calls block their thread for about a millisecond, as
-//! file operations do, and so work in asynchronous tests, too.
+//! Dropping a [`Database`] releases it. The crate has no driver: use [`Database::url`] with sqlx, tokio-postgres,
+//! diesel and other programs that read PostgreSQL URLs. The crate has no runtime either: calls block their thread for
+//! about a millisecond, like file operations, so they also work in asynchronous tests.
 //!
-//! Within `pgfresh run -- cargo test` all test binaries use the server of that run. Otherwise they start the binary that
-//! `PGFRESH_BIN` names, or the one on `PATH`, and share the project's background server. When a process ends in any way,
-//! pgfresh releases its databases.
+//! Within `pgfresh run -- cargo test` all test binaries use the server of that run. Otherwise they start the binary
+//! that `PGFRESH_BIN` names, or the one on `PATH`, and share the project's background server. However a process ends,
+//! pgfresh releases the databases that this process leased.
 
 mod api;
 mod error;
@@ -40,19 +40,20 @@ use server::Server;
 use statements::Limits;
 pub use statements::{Statement, StatementCounter, Statements};
 
-/// Leased copy of a template. The drop releases it.
+/// Leased copy of a template. Dropping it releases the database.
 ///
-/// A drop during a panic reports a failed test to pgfresh. If pgfresh keeps the database, the test's output has its URL. The
-/// client does not notice a test that returns an error: `unwrap` the error in the test.
+/// A drop during a panic reports to pgfresh that the test failed. If pgfresh keeps the database, the client prints the
+/// database URL. The client doesn't notice a test that returns an error: `unwrap` the error in the test.
 ///
 /// # Panics
-/// The drop panics if the test exceeded its budget, that of [`Options`] or of `pgfresh.toml`. The message lists the most
-/// frequent statements. It also panics if a [`TestFault`] never fired. The drop does not panic while the thread panics already.
+/// The drop panics if the test exceeded its budget, which [`Options`] or `pgfresh.toml` sets. The message lists the
+/// most frequent statements. The drop also panics if a [`TestFault`] never fired. If the thread is already panicking,
+/// the drop doesn't panic.
 pub struct Database {
     response: LeaseResponse,
     server: Arc<Server>,
     limits: Limits,
-    /// Name of the test that has used the database since its lease or last reset. Empty if unknown.
+    /// Name of the test that has used the database since the lease or the last reset. Empty if unknown.
     test: Mutex<String>,
     resets: AtomicUsize,
     /// Whether [`Database::fault`] was called since the lease or the last reset.
@@ -63,7 +64,7 @@ impl Database {
     /// Leases a fresh copy of the template in `pgfresh.toml`.
     ///
     /// # Panics
-    /// Panics if pgfresh does not start or refuses the request. [`Options::lease`] returns the error instead.
+    /// Panics if pgfresh doesn't start or refuses the request. [`Options::lease`] returns the error instead.
     #[must_use]
     #[track_caller]
     pub fn fresh() -> Self {
@@ -109,9 +110,9 @@ impl Database {
         &self.response.template
     }
 
-    /// Makes the replica lag behind, for isolation `server`, and returns once it does. `none`: a commit returns once the
-    /// replica shows it. `paused`: the replica shows no further commit. A time, such as `500ms`: the replica shows each
-    /// commit after this time.
+    /// Makes the replica lag behind, for isolation `server`, and returns once the replica lags. `none`: a commit
+    /// returns once the replica shows it. `paused`: the replica doesn't show further commits. A time, such as
+    /// `500ms`: the replica shows each commit after this time.
     ///
     /// # Errors
     /// Fails if the database has no replica.
@@ -119,7 +120,7 @@ impl Database {
         self.server.set_replica_lag(self.name(), lag)
     }
 
-    /// Stops the server of the database, and its replica takes its place.
+    /// Stops the server of the database and promotes the replica, which takes the place of this server.
     ///
     /// # Errors
     /// Fails if the database has no replica.
@@ -130,24 +131,24 @@ impl Database {
     /// Restores the state of the template, in about a millisecond.
     ///
     /// # Errors
-    /// Fails if the server refuses the reset, for instance because sessions are open. Also fails if the statements before the
-    /// reset exceeded the budget, or if a [`TestFault`] of before the reset never fired. The reset happens nevertheless, and
-    /// pgfresh counts from 0 again.
+    /// Fails if the server refuses the reset, for example because sessions are open. Also fails if the statements
+    /// before the reset exceeded the budget, or if a [`TestFault`] requested before the reset never fired. In these
+    /// two cases the reset happens nevertheless, and pgfresh counts from 0 again.
     pub fn reset(&self) -> Result<(), Error> {
         self.end_test(false)
     }
 
-    /// Closes all open sessions, and restores the state of the template.
+    /// Closes all open sessions and restores the state of the template.
     ///
     /// # Errors
-    /// Fails if the server refuses the reset, if the statements before the reset exceeded the budget, or if a fault never
-    /// fired.
+    /// Fails if the server refuses the reset, if the statements before the reset exceeded the budget, or if a fault
+    /// never fired.
     pub fn reset_closing_sessions(&self) -> Result<(), Error> {
         self.end_test(true)
     }
 
-    /// Starts to count the statements of all clients. The database must be recorded: with [`Options::record`], with a limit, or
-    /// with `[budget]` in `pgfresh.toml`.
+    /// Starts to count the statements of all clients. pgfresh must record the statements, which [`Options::record`],
+    /// a limit, or `[budget]` in `pgfresh.toml` enables.
     ///
     /// ```no_run
     /// # fn doc(list_orders: fn(&str)) -> Result<(), pgfresh_test::Error> {
@@ -161,26 +162,26 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// Fails if pgfresh does not record the database.
+    /// Fails if pgfresh doesn't record the statements.
     pub fn count_statements(&self) -> Result<StatementCounter<'_>, Error> {
         StatementCounter::start(self)
     }
 
-    /// Requests a fault, which ends with the lease or its reset. All open sessions obey it when the method returns. The drop
-    /// panics if the fault never fires.
+    /// Requests a fault, which lasts until the next reset or the drop. When the method returns, the fault applies to
+    /// all open sessions. If the fault never fires, the drop panics.
     ///
     /// # Errors
-    /// Fails if pgfresh knows no such fault, for instance because of a wrong SQLSTATE.
+    /// Fails if pgfresh refuses the fault, for example because of an invalid SQLSTATE.
     pub fn fault(&self, fault: TestFault) -> Result<(), Error> {
         self.server.fault(self.name(), &fault.into_request())?;
         self.faulty.store(true, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Returns the faults since the lease or the last reset, in the order of their requests.
+    /// Returns the faults requested since the lease or the last reset, in this order.
     ///
     /// # Errors
-    /// Fails if the client cannot read them.
+    /// Fails if the client can't read the faults from the server.
     pub fn faults(&self) -> Result<Vec<FaultStatus>, Error> {
         let list = self.server.faults(self.name())?;
         Ok(list.faults.into_iter().map(FaultStatus::from).collect())
@@ -208,12 +209,13 @@ impl Database {
         reason.map_or(Ok(()), |reason| Err(Error::new(reason)))
     }
 
-    /// Returns the name of a test for a request. pgfresh sends the result of a budget only if the request has a name, even "".
+    /// Returns the test name to send with a request. pgfresh reports an exceeded budget only if the request has a
+    /// name, which may be "".
     fn reported_name<'a>(&self, test: &'a str) -> Option<&'a str> {
         (self.response.recorded || !test.is_empty()).then_some(test)
     }
 
-    /// Returns the reason for which the test must fail: it exceeded its budget, a fault never fired, or the client cannot
+    /// Returns the reason why the test must fail: it exceeded its budget, a fault never fired, or the client can't
     /// read the counts.
     fn check(&self) -> Option<String> {
         self.check_budget().or_else(|| self.check_faults())
@@ -254,7 +256,7 @@ impl Database {
 struct Released {
     /// Line for the user: the URL of a kept database, or an error.
     line: Option<String>,
-    /// Reason for which a test must fail that has not failed: SQL has set a fault that never fired.
+    /// Reason why a test that hasn't failed must fail: a fault that was requested with SQL never fired.
     unfired: Option<String>,
 }
 
@@ -262,8 +264,8 @@ fn budget_exceeded(message: &str) -> String {
     format!("budget exceeded: {message}")
 }
 
-/// Returns the name of the running test, which is that of its thread. Empty in an unnamed thread, in a worker of tokio, and in
-/// the main thread, which runs the tests if they run one after the other.
+/// Returns the name of the running test, which is the name of its thread. Returns "" in an unnamed thread, in a tokio
+/// worker, and in the main thread, which runs the tests if they don't run in parallel.
 fn this_test() -> String {
     let name = thread::current().name().unwrap_or_default().to_owned();
     if ["main", "tokio-rt-worker", "tokio-runtime-worker"].contains(&&*name) { String::new() } else { name }
@@ -271,7 +273,7 @@ fn this_test() -> String {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        // A second panic would abort the process, and the first one has the reason.
+        // A second panic would abort the process, and the first panic already has the reason, so don't panic again.
         let panicking = thread::panicking();
         let reason = if panicking { None } else { self.check() };
         let current = this_test();
@@ -287,7 +289,7 @@ impl Drop for Database {
     }
 }
 
-/// Omits the URLs, which have the password.
+/// Omits the URLs, because they contain the password.
 impl fmt::Debug for Database {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
@@ -323,37 +325,39 @@ impl Options {
         self
     }
 
-    /// Sets the name of the database, of at most 63 bytes. Default: pgfresh chooses one.
+    /// Sets the database name, at most 63 bytes. Default: pgfresh generates a name.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Selects the isolation of the database, as in the documentation of the HTTP API.
+    /// Selects the isolation of the database. The HTTP API documentation lists the kinds.
     pub fn isolation(mut self, isolation: impl Into<String>) -> Self {
         self.isolation = Some(isolation.into());
         self
     }
 
-    /// Lets pgfresh record the statements, for [`Database::count_statements`]. A limit includes that.
+    /// Makes pgfresh record the statements, for [`Database::count_statements`]. A limit implies this.
     pub fn record(mut self) -> Self {
         self.record = true;
         self
     }
 
-    /// Limits the number of statements. Like each limit, it replaces that of `pgfresh.toml`. A test that exceeds it fails.
+    /// Limits the number of statements. A test that exceeds the limit fails. Each limit replaces the one in
+    /// `pgfresh.toml`.
     pub fn statements(mut self, limit: u64) -> Self {
         self.limits.statements = Some(limit);
         self
     }
 
-    /// Limits the number of runs of one query with different values. 0 forbids an N+1. pgfresh ignores fewer than five runs.
+    /// Limits how often the same query runs with different values. 0 forbids an N+1. pgfresh ignores fewer than five
+    /// runs.
     pub fn n_plus_one(mut self, limit: u64) -> Self {
         self.limits.n_plus_one = Some(limit);
         self
     }
 
-    /// Limits the total time in the database. The client rounds it up to whole milliseconds.
+    /// Limits the total time in the database. The client rounds `limit` up to whole milliseconds.
     pub fn time(mut self, limit: Duration) -> Self {
         self.limits.time = Some(statements::milliseconds(limit));
         self
@@ -362,7 +366,7 @@ impl Options {
     /// Leases a fresh database.
     ///
     /// # Errors
-    /// Fails if pgfresh does not start or refuses the request.
+    /// Fails if pgfresh doesn't start or refuses the request.
     pub fn lease(&self) -> Result<Database, Error> {
         self.lease_for_test(&Server::of_this_process()?)
     }

@@ -1,4 +1,5 @@
-//! Server that leases databases: that of `pgfresh run`, or the background server, which the binary joins or starts.
+//! Connects to the server that leases databases: the one that `pgfresh run` has started, or the background server,
+//! which the binary joins or starts.
 
 use std::collections::HashMap;
 use std::env;
@@ -30,12 +31,12 @@ pub(crate) type Environment = HashMap<OsString, OsString>;
 /// Server that leases databases.
 pub(crate) struct Server {
     api: Api,
-    /// Process whose end releases the databases. None within `pgfresh run`.
+    /// Process whose databases pgfresh releases when the process ends. None within `pgfresh run`.
     holder: Option<String>,
-    /// Connection with which the holder ends, to a server on another machine.
+    /// Connection to a server on another machine. The holder ends when this connection closes.
     _lifeline: Option<Mutex<Lifeline>>,
-    /// The binary, which ends when its standard input closes: after a drop of this field, or at the end of this process. None
-    /// if a parent process started the server.
+    /// The binary, which ends when its standard input closes: when this field is dropped, or when this process ends.
+    /// None if a parent process started the server.
     _process: Option<Child>,
 }
 
@@ -62,7 +63,7 @@ impl Server {
         JOINED.get_or_init(|| Self::join(&env::vars_os().collect()).map(Arc::new)).clone()
     }
 
-    /// Finds the server in these variables, or starts the binary.
+    /// Returns the server that `environment` names, or starts the binary.
     pub(crate) fn join(environment: &Environment) -> Result<Self, Error> {
         let variable = |name: &str| environment.get(OsStr::new(name)).filter(|value| !value.is_empty());
         match variable("PGFRESH_CONTROL") {
@@ -75,8 +76,8 @@ impl Server {
         }
     }
 
-    /// Returns the server that a parent process has started, or a server on another machine. The error omits `control`, which
-    /// has the secret.
+    /// Returns the server at `control`, which a parent process has started or which runs on another machine. The error
+    /// doesn't quote `control`, because it contains the secret.
     fn existing(control: &str, holder: Option<String>, root: Option<&OsStr>) -> Result<Self, Error> {
         let unreadable = || Error::new("cannot read PGFRESH_CONTROL: it is not http[s]://:SECRET@HOST:PORT");
         let (scheme, rest) = control.split_once("://:").ok_or_else(unreadable)?;
@@ -99,8 +100,8 @@ impl Server {
         Ok(Self { holder: Some(holder), _lifeline: Some(Mutex::new(lifeline)), ..server })
     }
 
-    /// Runs the binary and waits for the line with the address of the server. The binary may build a template first, which
-    /// takes as long as the migrations. It reports progress and errors on standard error.
+    /// Runs the binary and waits for the line with the address of the server. The binary may build a template first,
+    /// which takes as long as the migrations. The binary reports progress and errors on standard error.
     fn start(named: Option<&OsStr>, environment: &Environment) -> Result<Self, Error> {
         let binary = named.unwrap_or(OsStr::new("pgfresh"));
         let could_not = |error: &dyn std::fmt::Display| {
@@ -161,7 +162,7 @@ impl Server {
         Ok(leased)
     }
 
-    /// Resets a database, which ends a test. pgfresh checks the budget only with a `test` or a limit.
+    /// Resets a database, which ends a test. pgfresh checks the budget only if the request has a `test` or a limit.
     pub(crate) fn reset(
         &self,
         name: &str,
@@ -194,14 +195,14 @@ impl Server {
         self.api.send::<FaultDescription>(Method::POST, &path, Some(request)).map(|_| ())
     }
 
-    /// Returns the faults since the lease or last reset.
+    /// Returns the faults requested since the lease or the last reset.
     pub(crate) fn faults(&self, name: &str) -> Result<FaultList, Error> {
         let path = format!("{}/faults", path(name));
         let list = self.api.send(Method::GET, &path, None::<&()>)?;
         list.ok_or_else(|| Error::new("pgfresh answered without the faults"))
     }
 
-    /// Returns the statements since the lease or last reset, with a message if they exceed `limits`.
+    /// Returns the statements that ran since the lease or the last reset, with a message if they exceed `limits`.
     pub(crate) fn measure(&self, name: &str, limits: &Limits) -> Result<Measurement, Error> {
         let path = with_query(format!("{}/statements", path(name)), &limits.query());
         let measurement = self.api.send(Method::GET, &path, None::<&()>)?;
@@ -222,7 +223,7 @@ impl Server {
     }
 }
 
-/// Returns the first 1000 characters of the name of a test. pgfresh keeps no more than these.
+/// Returns the first 1000 characters of a test name, because pgfresh doesn't store longer names.
 fn shortened(test: &str) -> String {
     test.chars().take(1000).collect()
 }
@@ -235,7 +236,7 @@ fn path(name: &str) -> String {
     format!("/v1/databases/{}", encode(name))
 }
 
-/// Characters to escape: all but the unreserved ones (RFC 3986, 2.3).
+/// Characters to escape: all except the unreserved characters (RFC 3986, 2.3).
 pub(crate) const UNRESERVED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
@@ -243,9 +244,9 @@ fn encode(text: &str) -> PercentEncode<'_> {
     utf8_percent_encode(text, UNRESERVED)
 }
 
-/// Hint if the binary is missing or cannot run.
+/// Hint for a binary that is missing or can't run.
 const SET: &str = "Set PGFRESH_BIN to where pgfresh is, or unset it.";
-/// Hint if the binary is another program.
+/// Hint for a binary that isn't pgfresh.
 const CHECK: &str = "Check that it is pgfresh, in the version of this client. PGFRESH_BIN sets another one.";
 
 /// Returns the error for a missing binary.
@@ -258,8 +259,8 @@ fn not_found(named: Option<&OsStr>) -> Error {
     }
 }
 
-/// Returns the hint if there is no binary on a system, in the notation of `std::env::consts::OS`. The scripts of "make install"
-/// need a newer bash than macOS has.
+/// Returns the hint for a missing binary. `system` is a value of `std::env::consts::OS`. "make install" isn't for
+/// macOS, because its scripts need a newer bash than macOS has.
 fn install_hint(system: &str) -> String {
     let command = match system {
         "linux" => "make install",

@@ -1,4 +1,4 @@
-//! Statements of the clients of a database, and the budget of a test.
+//! Counts the statements that clients run, and represents the budget of a test.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use contract::{Measurement, RecordedStatement, RecordedStatements};
 use crate::Database;
 use crate::error::Error;
 
-/// Budget of a test in the form of the HTTP API. None is no limit.
+/// Budget of a test, as the HTTP API expects it. None means no limit.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Limits {
     pub(crate) statements: Option<u64>,
@@ -32,7 +32,7 @@ impl Limits {
     }
 }
 
-/// Returns a duration in whole milliseconds with the unit, rounded up.
+/// Returns `time` as text, rounded up to whole milliseconds: `20ms`.
 pub(crate) fn milliseconds(time: Duration) -> String {
     format!("{}ms", time.as_micros().div_ceil(1000))
 }
@@ -58,7 +58,7 @@ impl<'a> StatementCounter<'a> {
     /// Returns the statements that ran and ended since [`Database::count_statements`].
     ///
     /// # Errors
-    /// Fails if the client cannot read the counts.
+    /// Fails if the client can't read the counts from the server.
     pub fn finish(self) -> Result<Statements, Error> {
         let Measurement { statements: after, .. } = self.database.measure(&Limits::default())?;
         let reset = self.database.resets() != self.resets;
@@ -70,14 +70,14 @@ impl<'a> StatementCounter<'a> {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Statements {
-    /// Number of statements, with BEGIN and COMMIT.
+    /// Number of statements, including BEGIN and COMMIT.
     pub count: u64,
-    /// Distinct statements, ordered by their counts, the highest first.
+    /// Distinct statements, sorted by count in descending order.
     pub most_frequent: Vec<Statement>,
     /// Total time in the database.
     pub time: Duration,
-    /// Whether the counts and the list are complete. A reset loses the statements before it, and pgfresh lists only a limited
-    /// number of distinct statements.
+    /// Whether the counts and the list are complete. After a reset, the statements before the reset are missing.
+    /// pgfresh also lists only a limited number of distinct statements.
     pub complete: bool,
 }
 
@@ -101,7 +101,7 @@ impl Statements {
             before.statements.iter().map(|line| (line.statement.as_str(), line)).collect();
         let later: HashMap<&str, u64> =
             after.statements.iter().map(|line| (line.statement.as_str(), line.count)).collect();
-        // Lower counts show a reset by another client.
+        // Lower counts indicate a reset by another client.
         let reset = reset
             || earlier.iter().any(|(text, line)| later.get(text).is_none_or(|count| *count < line.count));
         if reset {
@@ -129,7 +129,8 @@ impl Statements {
     }
 }
 
-/// Returns a duration. Negative numbers become zero: the difference of rounded numbers can be slightly negative.
+/// Converts `seconds` to a duration. Negative numbers become zero, because the difference between two rounded numbers
+/// can be slightly negative.
 fn duration(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX)
 }

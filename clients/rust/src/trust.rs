@@ -15,12 +15,13 @@ use crate::server::UNRESERVED;
 pub(crate) struct Trust {
     #[cfg(feature = "tls")]
     roots: RootCerts,
-    /// Parameters of a database's URL with which drivers verify the server, too.
+    /// URL parameters that make drivers verify the server, too.
     parameters: String,
 }
 
 impl Trust {
-    /// Reads the certificates that `PGSSLROOTCERT` names. Without a file, or with `system`, they are those of Mozilla.
+    /// Reads the certificates in `file`, which `PGSSLROOTCERT` names. If `file` is None or `system`, uses
+    /// Mozilla's certificates.
     pub(crate) fn read(file: Option<&OsStr>) -> Result<Self, Error> {
         let mut parameters = "sslmode=verify-full".to_owned();
         let file = file.filter(|file| *file != "system");
@@ -65,7 +66,7 @@ impl Trust {
         config
     }
 
-    /// Makes the URL of a database tell drivers to verify the server, too.
+    /// Adds the parameters that make drivers verify the server to a database URL.
     pub(crate) fn add_to(&self, url: &mut String) {
         url.extend([if url.contains('?') { "&" } else { "?" }, &self.parameters]);
     }

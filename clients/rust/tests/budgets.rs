@@ -1,4 +1,4 @@
-//! Budgets and statement counts on a real server.
+//! Tests budgets and statement counts on a real server.
 
 use std::env;
 use std::fs;
@@ -85,7 +85,7 @@ fn two_exceeded_budgets_are_one_failure() {
         books_of(&mut connect(&two).await, 2).await;
     });
     let failed = failed.unwrap();
-    // Rust drops the bindings of a pattern in reverse order.
+    // Rust drops the bindings of a pattern in reverse order, so the second database reports its budget.
     assert!(failed.starts_with("budget exceeded: 2 statements, 0 allowed"), "{failed}");
 }
 
@@ -143,7 +143,8 @@ fn counting_requires_recording() {
     assert_eq!(error.code.as_deref(), Some("55000"), "{error}");
 }
 
-/// Runs the ignored tests of this file whose names contain `filter`, in a project with this `pgfresh.toml`.
+/// Runs the ignored tests in this file whose names contain `filter`. `file` is the content of the project's
+/// `pgfresh.toml`.
 fn run(filter: &str, file: &str, options: &[&str]) -> (Output, TempDir) {
     let project = tempfile::tempdir().unwrap();
     fs::write(project.path().join("pgfresh.toml"), file).unwrap();

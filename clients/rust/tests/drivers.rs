@@ -1,4 +1,4 @@
-//! Databases of a real server with common drivers.
+//! Tests common drivers with databases on a real server.
 
 use std::thread;
 
@@ -77,7 +77,7 @@ async fn reset_restores_template() {
 async fn drop_releases_database() {
     let lease = || Options::default().name("short_lived").lease().unwrap();
     let database = lease();
-    // An open connection does not prevent the release.
+    // An open connection doesn't prevent the release.
     let _pool = PgPool::connect(database.url()).await.unwrap();
     execute(database.url(), "INSERT INTO fruit VALUES ('old')").await;
     drop(database);

@@ -1,4 +1,4 @@
-//! Faults on a real server.
+//! Tests faults on a real server.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -10,7 +10,7 @@ async fn connect(database: &Database) -> PgConnection {
     PgConnection::connect(database.url()).await.unwrap()
 }
 
-/// Commits a transaction on a new connection. Returns the SQLSTATE of the error, or its text if it has none.
+/// Commits a transaction on a new connection. An error is its SQLSTATE, or its text if it has no SQLSTATE.
 async fn commit(database: &Database) -> Result<(), String> {
     let mut connection = connect(database).await;
     let run = async {

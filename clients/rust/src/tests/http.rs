@@ -1,4 +1,4 @@
-//! Fake HTTP server, whose responses a test chooses.
+//! Fake HTTP server whose responses come from a test.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -14,7 +14,8 @@ pub(super) struct Request {
     pub(super) body: Value,
 }
 
-/// Starts a server and returns its port. `answer` returns status and body of each response, or None to close the connection.
+/// Starts a server and returns its port. `answer` returns the status and the body of each response, or None to close
+/// the connection.
 pub(super) fn serve(answer: impl Fn(Request) -> Option<(u64, Option<Value>)> + Send + 'static) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -1,4 +1,4 @@
-//! Transcripts, which all clients follow, the end of the binary, and the names of tests.
+//! Tests the transcripts that all clients follow, the end of the binary, and the test names.
 
 mod http;
 mod lifeline;

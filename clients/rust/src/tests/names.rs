@@ -10,7 +10,8 @@ use crate::{Database, Options, this_test};
 
 const MODULE: &str = "tests::names::";
 
-/// Leases a database for the running test. Returns it with a channel for the path of the request that releases it.
+/// Leases a database for the running test. Returns the database, and a channel that receives the path of the release
+/// request.
 fn leased() -> (Database, Receiver<String>) {
     let (sender, released) = channel();
     let port = http::serve(move |request| {

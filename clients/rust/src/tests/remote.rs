@@ -1,4 +1,4 @@
-//! Server on another machine, which `PGFRESH_CONTROL=https://…` names. 127.0.0.2 stands for it.
+//! Tests a server on another machine, which `PGFRESH_CONTROL=https://…` names. 127.0.0.2 stands for the other machine.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
@@ -39,7 +39,7 @@ impl Remote {
         remote
     }
 
-    /// Starts the server, at its former port if it had one.
+    /// Starts the server. A restarted server keeps its port.
     fn restart(&mut self) {
         self.stop();
         let binary = env::var_os("PGFRESH_BIN").unwrap_or_else(|| "pgfresh".into());
@@ -65,7 +65,7 @@ impl Remote {
 
     fn stop(&mut self) {
         if let Some(mut process) = self.process.take() {
-            process.wait().unwrap(); // It closes the standard input.
+            process.wait().unwrap(); // `wait` closes the standard input, so the binary ends.
         }
     }
 

@@ -1,4 +1,4 @@
-//! Script that a client starts in place of pgfresh.
+//! Provides the script that a client starts in place of pgfresh.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -7,7 +7,7 @@ use crate::server::Environment;
 
 pub(super) const TRANSCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../transcripts");
 
-/// The script with its log.
+/// The script, and the folder that has its log.
 pub(super) struct StandIn {
     log: PathBuf,
 }
@@ -17,7 +17,8 @@ impl StandIn {
         Self { log: folder.join("log") }
     }
 
-    /// Returns the variables of this process, changed so that a client starts the script.
+    /// Returns the environment variables of this process, changed so that a client starts the script, which prints
+    /// `line`.
     pub(super) fn environment(&self, line: &str) -> Environment {
         let mut environment: Environment = env::vars_os().collect();
         environment.retain(|name, _| name != "PGFRESH_CONTROL" && name != "PGFRESH_HOLDER");

@@ -27,7 +27,7 @@ fn client_follows_each_transcript() {
     }
 }
 
-/// Plays a transcript with the real client. Stands in for the server; a script stands in for the binary.
+/// Plays a transcript with the real client. The stage stands in for the server, and a script for the binary.
 struct Stage {
     script: Value,
     binary: StandIn,
@@ -35,7 +35,7 @@ struct Stage {
     server: Option<Arc<Server>>,
 }
 
-/// Step whose request has not come yet, and the error in the last request.
+/// Step whose request hasn't arrived yet, and the error in the last request.
 #[derive(Default)]
 struct Next {
     step: Value,
@@ -93,7 +93,7 @@ impl Stage {
             }
             "reset" => {
                 let database = database.as_mut().unwrap();
-                // A reset in a transcript has no test name.
+                // A reset request in a transcript doesn't contain a test name.
                 database.test.get_mut().unwrap().clear();
                 database.end_test(with["close_sessions"] == true).map(|()| None)
             }
@@ -157,7 +157,7 @@ fn fields_of(database: &Database) -> Value {
     fields
 }
 
-/// Returns the fault with these options.
+/// Returns the fault that the options `with` describe.
 fn fault_of(with: &Value) -> TestFault {
     let text = |name: &str| with[name].as_str();
     let time = |name: &str| {
@@ -185,7 +185,7 @@ fn fault_of(with: &Value) -> TestFault {
     time("read_only").into_iter().fold(fault, TestFault::read_only)
 }
 
-/// Returns a fault as a response describes it.
+/// Returns a fault in the form of a response.
 fn described((at, status): (usize, &FaultStatus)) -> Value {
     let FaultStatus { text, times, fired, candidates, statements } = status;
     json!({
