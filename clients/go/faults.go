@@ -43,7 +43,7 @@ type Fault struct {
 	// Bandwidth limits the bytes per second from the moment At on. The number has a unit: "10kB".
 	Bandwidth string
 
-	// At is the moment of the fault. Default: BeforeStatement, but AtConnect for a failover.
+	// At selects the moment of the fault. Default: BeforeStatement, but AtConnect for a failover.
 	At Moment
 
 	// Statement is the text or the beginning of the statements that the fault can hit. "…" in Statement stands for

@@ -7,9 +7,11 @@ from counterpart import Counterpart, counterpart, keeps_failed
 
 pytest_plugins = ["pytester"]
 
-# Each test that runs pytest in another directory starts a background server there.
+# A test that runs pytest in another directory starts a background server there. The server stops
+# after this idle time.
 os.environ["PGFRESH_IDLE"] = "20s"
-# On a build machine, pytest's summary repeats whole messages. The tests expect each message once.
+# On a build machine, pytest's summary repeats whole messages, but the tests expect each message
+# once.
 for name in ("CI", "BUILD_NUMBER"):
     os.environ.pop(name, None)
 

@@ -1,4 +1,4 @@
-"""Fake pgfresh server, whose responses a test chooses."""
+"""Fake pgfresh server whose responses come from a test."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ SECRET = "5ec7e700000000000000000000000000"
 
 
 class Counterpart(HTTPServer):
-    """Records all requests in `requests` and responds with `answer`. None closes the connection."""
+    """Records all requests in `requests` and responds with the result of `answer`.
+
+    If `answer` returns None, closes the connection.
+    """
 
     def __init__(self, answer: Answer) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -36,7 +39,7 @@ class Counterpart(HTTPServer):
 
     @property
     def failed_tests(self) -> list[str]:
-        """Names of the tests that the client reported as failed, one for each database, sorted."""
+        """Sorted names of the tests that the client reported as failed, one for each database."""
         failed = (request["path"].partition("?failed=true")[1:] for request in self.requests)
         return sorted(unquote(test.removeprefix("&test=")) for found, test in failed if found)
 

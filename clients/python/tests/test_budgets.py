@@ -1,4 +1,4 @@
-"""Budgets and statement counts on a real server, in separate pytest processes."""
+"""Tests budgets and statement counts on a real server, in separate pytest processes."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_block_counts_statements() -> None:
             with psycopg.connect(database.url, autocommit=True) as connection:
                 connection.execute("SELECT 4")
         assert (len(over), over.complete) == (1, False)
-        # After the reset, the statements of before run more often.
+        # After the reset, the earlier statements run more often than before it.
         with database.statements() as again:
             database.reset(close_sessions=True)
             with psycopg.connect(database.url, autocommit=True) as connection:

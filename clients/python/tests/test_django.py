@@ -1,4 +1,4 @@
-"""Django's test runner with the engine, on examples/python-django."""
+"""Runs Django's test runner with the engine, on examples/python-django."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Databases of a real server with Python's drivers."""
+"""Tests Python drivers with databases on a real server."""
 
 from __future__ import annotations
 

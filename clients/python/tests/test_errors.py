@@ -1,4 +1,4 @@
-"""Texts of errors and of progress."""
+"""Tests error and progress messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HINT:  Look."""
 
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Sets a binary that ends at once. Returns the log, with a line for each start."""
+    """Uses a binary that ends immediately. Returns the log, with one line for each start."""
     log = tmp_path / "log"
     monkeypatch.delenv("PGFRESH_CONTROL", raising=False)
     environment = {
@@ -67,11 +67,12 @@ def test_pytest_report_has_error_without_traceback(
     result.assert_outcomes(errors=2)
     summary = 'ERROR *::test_{} - pgfresh.Error: template "app" is incomplete*'
     result.stdout.fnmatch_lines([summary.format("a"), summary.format("b")])
-    # Each report has the error and no line of the client, because many tests may fail with it.
+    # Each report shows the error but no line of the client's code, because many tests may fail
+    # with the same error.
     result.stdout.fnmatch_lines(["E *pgfresh.Error: template *", "* HINT:  Look."])
     result.stdout.no_fnmatch_line("*_server.py*")
     assert len(result.outlines) < 40, result.outlines
-    # pytest does not capture the progress.
+    # pytest doesn't capture the progress.
     result.stderr.fnmatch_lines(['pgfresh: building template "app"'])
     assert failing.read_text() == "started serve --shared --json\n"
 
@@ -102,7 +103,7 @@ def test_hints_name_python_options(
 
 
 def test_ipv6_address_has_brackets(monkeypatch: pytest.MonkeyPatch) -> None:
-    # No server listens on this port.
+    # Nothing listens on this port.
     control = "http://:secret@[::1]:1"
     monkeypatch.setenv("PGFRESH_CONTROL", control)
     monkeypatch.setattr(_server, "_found", {})

@@ -1,4 +1,4 @@
-"""Reports of failed tests to pgfresh, and the URLs of kept databases in pytest's report."""
+"""Tests that the plugin reports failed tests to pgfresh, and that pytest's report has the URLs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_expected(fresh_database): assert False
 def test_skips(fresh_database): pytest.skip()
 """
 
-# Fixtures of the quick start. `session` begins with a reset, `engine` does not.
+# Fixtures from the quick start. `session` starts with a reset, `engine` doesn't.
 FIXTURES = """
 import pytest
 
@@ -65,7 +65,7 @@ def breaking_for_all(engine):
     raise RuntimeError("teardown")
 """
 
-# Tests, the names of failed tests that keep the shared database, and options of pytest.
+# Tests, names of failed tests for which pgfresh keeps the shared database, and pytest options.
 SESSIONS = {
     "none": ("def test_passes(session): pass", []),
     "first": (
@@ -342,7 +342,7 @@ SESSIONS = {
 
 
 def kept_of(result: pytest.RunResult) -> list[tuple[str, str]]:
-    """Returns the failed tests at the end of pytest's report, with the URLs of their databases."""
+    """Returns the failed tests at the end of pytest's report, with their database URLs."""
     lines = itertools.pairwise(result.outlines)
     return sorted((test, line.removeprefix(KEPT)) for test, line in lines if line.startswith(KEPT))
 
@@ -382,7 +382,8 @@ def test_failed_users_keep_session_database(
     releases = [request for request in keeping.requests if request["method"] == "DELETE"]
     assert len(releases) == len(keeping.leases)
 
-    # pytest has written the other tests' parts of the file by then: they lack the property.
+    # pytest writes the other tests to the file before pgfresh keeps the database, so they don't
+    # have the property.
     report = ElementTree.parse(pytester.path / "report.xml")
     for case in report.iter("testcase"):
         assert case.find("properties") is None or case.attrib["name"] in " ".join(names)

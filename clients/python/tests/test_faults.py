@@ -1,4 +1,4 @@
-"""Faults on a real server, in separate pytest processes and without pytest."""
+"""Tests faults on a real server, in separate pytest processes and without pytest."""
 
 from __future__ import annotations
 

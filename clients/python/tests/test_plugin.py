@@ -1,4 +1,4 @@
-"""Fixtures and options of the pytest plugin, in separate pytest processes."""
+"""Tests fixtures and options of the pytest plugin, in separate pytest processes."""
 
 from __future__ import annotations
 

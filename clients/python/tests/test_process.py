@@ -1,4 +1,4 @@
-"""Lifetime of the binary: one start for each process, and the end with the process."""
+"""Tests that each process starts the binary once, and that the binary ends with the process."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from pgfresh import Error, _server
 BEGIN = "from pgfresh import fresh_database as fresh; database = fresh()\n"
 READY = "print(flush=True);"
 TIMEOUT = 30
-"""Timeout for the end of a process, in seconds."""
+"""How long a process may take to end, in seconds."""
 
 
 def start(program: str) -> subprocess.Popen[str]:
-    """Runs a Python program in a new session. Returns when it has leased a database."""
+    """Runs a Python program in a new session. Returns once it has leased a database."""
     process = subprocess.Popen(
         [sys.executable, "-X", "dev", "-W", "error", "-c", BEGIN + program],
         stdin=subprocess.PIPE,
@@ -35,7 +35,7 @@ def start(program: str) -> subprocess.Popen[str]:
 
 
 def only_child(process: subprocess.Popen[str]) -> int:
-    """Returns a descriptor of the only child, which becomes readable when the child ends."""
+    """Returns a file descriptor that becomes readable when the only child process ends."""
     [child] = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     return os.pidfd_open(int(child))
 

@@ -1,4 +1,7 @@
-"""Server on another machine, which `PGFRESH_CONTROL=https://…` names. 127.0.0.2 stands for it."""
+"""Tests a server on another machine, which `PGFRESH_CONTROL=https://…` names.
+
+127.0.0.2 stands for the other machine.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from pgfresh import Error, _server, fresh_database
 HOST = "127.0.0.2"
 PASSWORD = "far:away"
 TIMEOUT = 60
-"""Timeout for the end of a lease, in seconds."""
+"""How long a lease may take to end, in seconds."""
 
 
 class Remote:
@@ -35,7 +38,7 @@ class Remote:
         self.start()
 
     def start(self) -> None:
-        """Starts it, at its former port if it had one."""
+        """Starts the server. A restarted server keeps its port."""
         words = ["serve", "--json", "--listen", HOST, "--port", str(self.port), *self._options]
         environment = {
             name: value for name, value in os.environ.items() if name != "PGFRESH_CONTROL"
@@ -63,13 +66,13 @@ class Remote:
 
 @pytest.fixture
 def remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Remote]:
-    """A server with the certificate that pgfresh makes, which this process uses."""
+    """A server that this process uses, with the certificate that pgfresh generates."""
     yield from used(Remote(tmp_path), monkeypatch)
 
 
 @pytest.fixture
 def certified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Remote]:
-    """A server with a certificate of its own, which this process uses."""
+    """A server that this process uses, with the test's own certificate."""
     words = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj"
     name = ["/CN=pgfresh", "-addext", f"subjectAltName=IP:{HOST}"]
     files = ["-addext", "basicConstraints=critical,CA:FALSE", "-keyout", "server.key"]

@@ -1,4 +1,4 @@
-"""`PostgresContainer`, compared with that of the package testcontainers."""
+"""Compares `PostgresContainer` with testcontainers' class."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STAND_IN = Path(__file__).parents[2] / "transcripts/pgfresh"
 
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Sets a binary that logs its options to this file, and ends."""
+    """Uses a binary that logs its options to the returned file, and ends."""
     log = tmp_path / "log"
     monkeypatch.delenv("PGFRESH_CONTROL", raising=False)
     environment = {"PGFRESH_BIN": STAND_IN, "FAKE_LOG": log, "FAKE_LINE": "null", "FAKE_EXIT": 1}

@@ -1,4 +1,4 @@
-"""Transcripts of `../../transcripts`, which all clients follow."""
+"""Plays the transcripts in `../../transcripts`, which all clients follow."""
 
 from __future__ import annotations
 

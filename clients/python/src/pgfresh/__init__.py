@@ -3,8 +3,8 @@
     with pgfresh.fresh_database() as database:
         connection = psycopg.connect(database.url)
 
-The package has no driver: a database is a name and URLs. `pgfresh.pytest_plugin` has the fixtures
-for pytest, and `pgfresh.django` is an engine for Django.
+The package has no driver: a `Database` has a name and URLs. `pgfresh.pytest_plugin` has the
+fixtures for pytest, and `pgfresh.django` is a database engine for Django.
 """
 
 from ._database import Database, fresh_database

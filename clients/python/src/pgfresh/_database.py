@@ -1,4 +1,4 @@
-"""Leased databases: lease, reset, measurement and release."""
+"""Leases, resets, measures and releases databases."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ class Database:
     name: str
     """Name of the database, unique on its server."""
     url: str
-    """URL for drivers and programs that read libpq's URLs, `postgresql://…`."""
+    """URL for drivers and programs that read libpq URLs, `postgresql://…`."""
     jdbc_url: str
     """URL for JDBC drivers, `jdbc:postgresql://…`."""
     socket_url: str
     """URL with the server's unix socket, `postgresql://…`, without a password."""
     replica_url: str | None
-    """URL of the replica, `postgresql://…`. None unless the template has one."""
+    """URL of the replica, `postgresql://…`. None if the template has no replica."""
     template: str
     """Name of the template that the database is a copy of."""
     recorded: bool
-    """Whether pgfresh records the statements: with `record=True`, or with a `[budget]` in
-    `pgfresh.toml`."""
+    """Whether pgfresh records the statements. `record=True`, or `[budget]` in `pgfresh.toml`,
+    enables this."""
 
     def __init__(
         self,
@@ -56,16 +56,16 @@ class Database:
         self._request = {key: value for key, value in request.items() if value is not None}
         self._test: str | None = None
         self._failed: str | None = None
-        """First failed test that used the database since its lease or last reset."""
+        """First failed test that used the database since the lease or the last reset."""
         self._skipped = False
-        """Whether the test was skipped. Its faults need not have fired."""
+        """Whether the test was skipped. The faults of a skipped test don't need to fire."""
         self._kept: list[tuple[str, str]] = []
         """Failed tests, each with the URL of its kept database."""
         self._limits: dict[str, Any] = {}
         self._exceeded: list[str] = []
         self._resets = 0
         self._faults_requested = False
-        """Whether this object has requested a fault since the lease or last reset."""
+        """Whether this object has requested a fault since the lease or the last reset."""
         self._lease()
 
     def _lease(self) -> None:
@@ -80,9 +80,9 @@ class Database:
         self._faults_requested = False
 
     def url_for(self, driver: str) -> str:
-        """Returns the URL for SQLAlchemy with a driver.
+        """Returns the SQLAlchemy URL for a driver.
 
-        `url_for("psycopg")` returns `postgresql+psycopg://…`.
+        For example, `url_for("psycopg")` returns `postgresql+psycopg://…`.
         """
         return self.url.replace("postgresql://", f"postgresql+{driver}://", 1)
 
@@ -90,15 +90,15 @@ class Database:
         """Restores the database to the state of its template.
 
         Raises `Error` if sessions are open, unless `close_sessions` closes them. Also raises
-        `Error` if a fault of before the reset never fired, after the reset. In pytest, a reset
-        after a failed test closes all sessions and releases the database, so that pgfresh can keep
-        it. Then it leases another one with the same name.
+        `Error`, after the reset, if a fault requested before the reset never fired. In pytest, a
+        reset after a failed test closes all sessions and releases the database, so that pgfresh can
+        keep the database. Then the client leases a new database with the same name.
         """
         unfired = ""
         if self._failed is None:
             unfired = self._reset(close_sessions)
         else:
-            # A reset would remove the data that the failed test left.
+            # A reset would remove the data of the failed test, so release the database instead.
             self._end()
             self._request["name"] = self.name
             self._lease()
@@ -108,8 +108,8 @@ class Database:
             raise Error(unfired)
 
     def _reset(self, close_sessions: bool) -> str:
-        """Resets the database. Returns a message about faults that never fired."""
-        # A test name may contain lone surrogates, which UTF-8 cannot encode.
+        """Resets the database. Returns a message about faults that never fired, or ""."""
+        # A test name may contain lone surrogates, which UTF-8 can't encode, so replace them.
         test = self._test and self._test[:1000].encode(errors="replace").decode()
         ended: dict[str, Any] = {} if test is None else {"test": test}
         closing = {"close_sessions": True} if close_sessions else {}
@@ -121,17 +121,17 @@ class Database:
         return unfired_message(response)
 
     def set_replica_lag(self, lag: str | float) -> None:
-        """Makes the replica lag behind, for isolation `server`. Returns once it does.
+        """Makes the replica lag behind, for isolation `server`. Returns once the replica lags.
 
-        `none`: a commit returns once the replica shows it. `paused`: the replica shows no further
-        commit. A time, such as `500ms` or a number of seconds: the replica shows each commit
-        after this time.
+        `none`: a commit returns once the replica shows it. `paused`: the replica doesn't show
+        further commits. A time, such as `500ms` or a number of seconds: the replica shows each
+        commit after this time.
         """
         body = {"lag": duration_text(lag)}
         self._server.request("POST", f"{_path(self.name)}/replica", body)
 
     def promote_replica(self) -> None:
-        """Stops the server of the database, and its replica takes its place."""
+        """Stops the server of the database and promotes the replica, which takes its place."""
         self._server.request("POST", f"{_path(self.name)}/promote")
 
     def fault(
@@ -147,23 +147,24 @@ class Database:
         duration: str | float | None = None,
         read_only: str | float | None = None,
     ) -> None:
-        """Requests a fault, which ends with the lease or its reset.
+        """Requests a fault, which lasts until the next reset or the release.
 
             database.fault("40001", at="commit")
             database.fault("connection lost", at="after commit")
             database.fault(delay="2s", statement="SELECT … FROM orders")
 
         `what` is the SQLSTATE of an error, `connection lost`, `connection silent` or `failover`.
-        In place of it, `delay` delays a message, and `bandwidth` (`10kB` per second) slows the
+        Instead of `what`, `delay` delays a message, and `bandwidth` (`10kB` per second) slows the
         connection down from then on. `statement` is the text or the beginning of the statements
-        that count, and `…` in it stands for any text. The fault hits the statements, commits or
-        connections from number `nth` on, `times` of them. `duration` and `read_only` belong to a
-        failover. Times are text with a unit, or in seconds.
+        that the fault can hit, and `…` in `statement` stands for any text. The fault hits `times`
+        consecutive statements, commits or connections, starting with number `nth`. `duration` and
+        `read_only` are for a failover. Times are text with a unit, or a number of seconds.
 
-        All open sessions obey the fault when the method returns. A test whose fault never fires
-        fails: in pytest at the end of its call, elsewhere with an `Error` of `release` or `reset`.
+        When the method returns, the fault applies to all open sessions. If the fault never fires,
+        the test fails: in pytest at the end of its call, elsewhere because `release` or `reset`
+        raises `Error`.
 
-        Raises `Error` if there is no such fault.
+        Raises `Error` if pgfresh refuses the fault.
         """
         options = {
             "at": at,
@@ -179,12 +180,12 @@ class Database:
         self._faults_requested = True
 
     def faults(self) -> list[FaultStatus]:
-        """Returns the faults since the lease or last reset, in the order of their requests."""
+        """Returns the faults requested since the lease or the last reset, in this order."""
         answer = self._server.request("GET", f"{_path(self.name)}/faults")
         return [status(description) for description in answer["faults"]]
 
     def _unfired(self) -> str:
-        """Returns a message about faults that have not fired. Another call returns no message."""
+        """Returns a message about faults that haven't fired, or "". A second call returns ""."""
         if not self._faults_requested:
             return ""
         answer = self._server.request("GET", f"{_path(self.name)}/faults")
@@ -192,7 +193,7 @@ class Database:
         return unfired_message(answer)
 
     def statements(self) -> Statements:
-        """Returns a context manager that counts the statements of all clients within its block.
+        """Returns a context manager that counts the statements all clients run within its block.
 
         pgfresh must record the database: lease it with `record=True`, or mark the test with
         `@pytest.mark.pgfresh(record=True)`. Otherwise the block raises `Error`.
@@ -200,18 +201,18 @@ class Database:
         return Statements(lambda: {**self._measure({}), "resets": self._resets})
 
     def _measure(self, limits: dict[str, Any]) -> dict[str, Any]:
-        """Returns the statements since the lease or last reset.
+        """Returns the statements that ran since the lease or the last reset.
 
-        `message` is present if they exceed `limits`.
+        `message` is present if the statements exceed `limits`.
         """
         query = "&".join(f"{name}={quote(str(value))}" for name, value in limits.items())
         return self._server.request("GET", f"{_path(self.name)}/statements?{query}".rstrip("?"))
 
     def release(self, *, failed: bool = False, test: str | None = None) -> str | None:
-        """Releases the database: pgfresh closes its sessions and removes it.
+        """Releases the database: pgfresh closes its sessions and removes the database.
 
-        `failed` reports that the test failed. If pgfresh then keeps the database, the result is its
-        URL, otherwise None. `test` is the name of the test in profiles.
+        `failed` reports that the test failed. If pgfresh keeps the database of the failed test,
+        returns the database URL, otherwise None. `test` is the name of the test in profiles.
 
         Raises `Error` after the release if a fault never fired, unless the test failed.
         """
@@ -261,13 +262,13 @@ def fresh_database(
     isolation: str | None = None,
     record: bool = False,
 ) -> Database:
-    """Leases a database: a fresh copy of `template`, by default of the one in `pgfresh.toml`.
+    """Leases a database: a fresh copy of `template`, by default the template in `pgfresh.toml`.
 
-    Outside of `pgfresh run`, the first call of a process starts pgfresh. Without `name`, pgfresh
-    chooses one. `isolation` is as in the documentation of the HTTP API. With `record`, pgfresh
-    records the statements for `Database.statements`.
+    Outside `pgfresh run`, the first call in a process starts pgfresh. Without `name`, pgfresh
+    generates a name. The HTTP API documentation lists the values of `isolation`. With `record`,
+    pgfresh records the statements for `Database.statements`.
 
-    Raises `Error` if pgfresh does not start or refuses the request.
+    Raises `Error` if pgfresh doesn't start or refuses the request.
     """
     return Database(template=template, name=name, isolation=isolation, record=record)
 
@@ -288,7 +289,7 @@ def _query(failed: bool, test: str | None) -> str:
 
 
 def duration_text(time: str | float) -> str:
-    """Returns a duration with a unit, as pgfresh reads it. A number is in seconds."""
+    """Returns `time` as text with a unit, which pgfresh parses. A number is in seconds."""
     return time if isinstance(time, str) else f"{math.ceil(time * 1000)}ms"
 
 

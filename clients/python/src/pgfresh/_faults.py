@@ -1,4 +1,4 @@
-"""Faults of a database: requests for them, and their state."""
+"""Faults that a test requests for a database, and the state of these faults."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ Moment = Literal[
     "after commit",
     "connect",
 ]
-"""Moment of a fault."""
+"""Moment when a fault happens."""
 
 _CONNECTIONS = {"connection lost": "reset", "connection silent": "silent"}
 
 
 @dataclass(frozen=True)
 class FaultStatus:
-    """Fault of a database, with the statements that it hit."""
+    """Requested fault, with the statements that it hit."""
 
     text: str
-    """The fault in words: `40001 at commit`."""
+    """Description of the fault: `40001 at commit`."""
     times: int
-    """Number of times that the fault is to fire."""
+    """How often the fault is to fire."""
     fired: int
-    """Number of times that the fault has fired."""
+    """How often the fault has fired."""
     candidates: int
     """Number of statements, commits or connections that the fault could have hit."""
     statements: Sequence[str]
@@ -37,7 +37,7 @@ class FaultStatus:
 
 
 def body(what: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the body of a request for a fault."""
+    """Returns the body of a fault request."""
     if what in _CONNECTIONS:
         effect = {"connection": _CONNECTIONS[what]}
     else:
@@ -46,7 +46,7 @@ def body(what: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def status(description: Mapping[str, Any]) -> FaultStatus:
-    """Returns a fault from the response of the HTTP API."""
+    """Returns the fault that an HTTP API response describes."""
     return FaultStatus(
         description["fault"],
         description["times"],
@@ -57,6 +57,6 @@ def status(description: Mapping[str, Any]) -> FaultStatus:
 
 
 def unfired_message(answer: Mapping[str, Any]) -> str:
-    """Returns the message about faults in a response that never fired, empty if there are none."""
+    """Returns a message about the faults in a response that never fired, or "" without them."""
     unfired = answer.get("unfired_faults", ())
     return "\n".join(f"fault did not fire: {fault}" for fault in unfired)

@@ -2,8 +2,8 @@
 
 Under `pgfresh run`, `PGFRESH_CONTROL` has the address. Otherwise the client starts the binary,
 which joins or starts the background server. The binary's standard input is a pipe, the lifeline:
-when this process ends in any way, the pipe closes, and pgfresh releases its databases. For a server
-on another machine, a connection that this process keeps open is the lifeline.
+however this process ends, the pipe closes, and pgfresh releases the databases of this process. For
+a server on another machine, the lifeline is a connection that this process keeps open.
 """
 
 from __future__ import annotations
@@ -27,20 +27,21 @@ ARGUMENTS = ("serve", "--shared", "--json")
 """Arguments of the binary."""
 
 RESPONSE_TIMEOUT = 600
-"""Timeout for a response, in seconds. The copy of a large template takes longest."""
+"""Timeout for a response, in seconds. Copying a large template takes longest."""
 
 CONNECT_TIMEOUT = 30
-"""Timeout for a connection to another machine, in seconds."""
+"""Timeout for connecting to another machine, in seconds."""
 
 STOP_TIMEOUT = 10
-"""Timeout for the end of the binary after the close of its standard input, in seconds."""
+"""How long the binary may take to end after its standard input closes, in seconds."""
 
 
 class Error(Exception):
-    """Error of pgfresh or of the client.
+    """Error from pgfresh or from this client.
 
-    `code` is an SQLSTATE or a code of pgfresh, and `remedy` the way out of the error, for programs.
-    Both are None if the error is one of the client. Texts may change.
+    Programs can rely on `code`, an SQLSTATE or a pgfresh error code, and on `remedy`, which names
+    the action that resolves the error. Both are None if the error is from this client. Texts may
+    change.
     """
 
     def __init__(
@@ -71,8 +72,8 @@ Error.__module__ = "pgfresh"
 class Server:
     """Address and password of a pgfresh server.
 
-    `holder` identifies the process whose end releases the databases; None under `pgfresh run`.
-    `trust` is how to verify the server's certificate, for `https`.
+    `holder` identifies the process whose databases pgfresh releases when the process ends. It is
+    None under `pgfresh run`. `trust` verifies the server's certificate, for `https`.
     """
 
     def __init__(
@@ -89,9 +90,9 @@ class Server:
             self.holder = self._hold()
 
     def environment(self) -> dict[str, str]:
-        """Returns the variables with which another process uses this server.
+        """Returns the environment variables that make another process use this server.
 
-        The databases of the other process end with the holder of this one.
+        pgfresh releases the databases of the other process when the holder of this server ends.
         """
         scheme = "http" if self._trust is None else "https"
         control = f"{scheme}://:{quote(self._secret, safe='')}@{self._where}"
@@ -101,7 +102,7 @@ class Server:
     def request(
         self, method: str, path: str, body: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Sends a request and returns the body of the response, empty if it has none.
+        """Sends a request and returns the response body, or an empty dict if there is no body.
 
         Raises `Error` for a status of 300 or more, and if the connection fails.
         """
@@ -116,7 +117,7 @@ class Server:
         return fields if self._trust is None else self._trust.add_to(fields)
 
     def _send(self, method: str, path: str, body: Mapping[str, Any] | None) -> HTTPResponse:
-        """Sends a request on a connection that ends with the response."""
+        """Sends a request on a connection that closes after the response."""
         headers = {"Authorization": f"Bearer {self._secret}", "Connection": "close"}
         if body is not None:
             headers["Content-Type"] = "application/json"
@@ -140,7 +141,7 @@ class Server:
         return connection
 
     def _hold(self) -> str:
-        """Opens the lifeline and returns the holder that ends with it."""
+        """Opens the lifeline and returns a holder, which ends when the lifeline closes."""
         try:
             response = self._send("GET", "/v1/hold", None)
             if response.status >= 300:
@@ -160,7 +161,7 @@ class Server:
             self._lifeline.close()
 
     def _parse(self, answer: bytes) -> dict[str, Any]:
-        """Returns the JSON object in an answer."""
+        """Returns the JSON object in a response."""
         try:
             fields = json.loads(answer)
         except ValueError as error:
@@ -181,9 +182,9 @@ class Server:
 
 
 class Trust:
-    """Certificates that a client trusts: those of `PGSSLROOTCERT`, otherwise of the system.
+    """Certificates that a client trusts: those in `PGSSLROOTCERT`, otherwise the system's.
 
-    Raises `Error` if there are none.
+    Raises `Error` if the client can't read the certificates.
     """
 
     def __init__(self) -> None:
@@ -202,7 +203,7 @@ class Trust:
             ) from error
 
     def add_to(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """Makes the URLs of a response tell drivers to verify the server, too."""
+        """Adds the parameters that make drivers verify the server to the URLs in a response."""
         for key in ("url", "jdbc_url", "replica_url"):
             if key in fields:
                 fields[key] += ("&" if "?" in fields[key] else "?") + self._parameters
@@ -231,7 +232,7 @@ _HINTS = {
     "record": "Lease it with record=True, or mark the test with it.",
     "send_secret": "Check the password in PGFRESH_CONTROL.",
 }
-"""Hints in place of those that name options of the HTTP API, by remedy."""
+"""Hints that replace hints about HTTP API options, by remedy."""
 
 
 def _refusal(status: int, answer: bytes) -> Error:
@@ -248,19 +249,19 @@ def _error(fields: Mapping[str, Any]) -> Error:
 
 
 _found: dict[tuple[str, ...], Server] = {}
-"""Servers of this process, by the options of `pgfresh serve` that they have."""
+"""Servers of this process, by the `pgfresh serve` options that each server was started with."""
 _failed: dict[tuple[str, ...], Error] = {}
-"""Errors of first starts. Later calls raise them again: another start could take as long."""
+"""Errors of failed starts. Later calls raise them again, because a retry could take as long."""
 _finding = threading.Lock()
 
 
 def server(*options: str) -> Server:
-    """Returns the server of this process. The first call finds or starts it.
+    """Returns the server of this process. The first call finds or starts the server.
 
-    With options of `pgfresh serve`, the client starts or joins a background server that has them,
-    also within `pgfresh run`.
+    With options of `pgfresh serve`, the client starts or joins a background server that has these
+    options, even within `pgfresh run`.
 
-    Raises `Error` if there is no server, and the same one for each later call.
+    Raises `Error` if there is no server. Later calls raise the same error.
     """
     with _finding:
         if options not in _found and options not in _failed:
@@ -270,7 +271,7 @@ def server(*options: str) -> Server:
             except Error as error:
                 _failed[options] = error.with_traceback(None)
         if options in _failed:
-            # A new object for each call: each raise adds to the traceback of an error.
+            # Create a new object for each call, because each raise adds to an error's traceback.
             failed = _failed[options]
             raise Error(
                 failed.message,
@@ -293,7 +294,7 @@ def _from_environment(control: str) -> Server:
         host, port, secret = url.hostname, url.port, unquote(url.password or "")
     except ValueError:
         host = port = secret = None
-    # An error about a header with other characters would contain the secret.
+    # http.client's error about a header with other characters would contain the secret.
     is_secret = secret is not None and re.fullmatch("[!-~]+", secret)
     if url.scheme not in ("http", "https") or not (host and port and secret and is_secret):
         raise Error("cannot read PGFRESH_CONTROL: it is not http[s]://:SECRET@HOST:PORT")
@@ -302,7 +303,7 @@ def _from_environment(control: str) -> Server:
 
 
 def _bundled_binary() -> str | None:
-    """Returns the path of the binary in the wheel of this client, or None if it has none."""
+    """Returns the path of the binary in this client's wheel, or None if the wheel has no binary."""
     return shutil.which("pgfresh", path=sysconfig.get_path("scripts"))
 
 
@@ -310,12 +311,12 @@ _COMMANDS = {
     "linux": "make install",
     "darwin": "cargo install --locked --path crates/pgfresh",
 }
-"""Commands that install pgfresh from a checkout, by sys.platform. The scripts of "make install"
-need a newer bash than macOS has."""
+"""Commands that install pgfresh from a checkout, by sys.platform. "make install" isn't for macOS,
+because its scripts need a newer bash than macOS has."""
 
 
 def _install_hint(platform: str) -> str:
-    """Returns the hint if there is no binary on a platform."""
+    """Returns the hint for a missing binary. `platform` is a value of `sys.platform`."""
     if command := _COMMANDS.get(platform):
         return f'Run "{command}" in a checkout of pgfresh, or set PGFRESH_BIN to where it is.'
     return (
@@ -333,7 +334,7 @@ def _start(options: tuple[str, ...] = ()) -> Server:
         raise Error(f'cannot find "{named}", which PGFRESH_BIN names', hint=_SET)
     if path is None:
         raise Error('cannot find "pgfresh"', hint=_install_hint(sys.platform))
-    # Ctrl-C does not reach a process in another session, so that tests can still release databases.
+    # Ctrl-C doesn't reach a process in another session, so tests can still release databases.
     pipe = subprocess.PIPE
     try:
         process = subprocess.Popen(
@@ -350,7 +351,7 @@ def _start(options: tuple[str, ...] = ()) -> Server:
         _end(process)
         raise
     except BaseException:
-        # After Ctrl-C the client does not wait for the end of the binary.
+        # After Ctrl-C, don't wait for the binary to end.
         _close(process)
         raise
     atexit.register(_stop, process, os.getpid())
@@ -360,8 +361,8 @@ def _start(options: tuple[str, ...] = ()) -> Server:
 def _parse_line(line: bytes, path: str) -> Server:
     """Parses the line that the binary prints when it is ready.
 
-    Raises `EOFError` if the binary ended before it printed a line, and `Error` for an error in the
-    line.
+    Raises `EOFError` if the binary ended before it printed a line, and `Error` if the line
+    describes an error.
     """
     if not line.endswith(b"\n"):
         raise EOFError
@@ -387,9 +388,9 @@ def _ended(code: int) -> Error:
 
 
 def _stop(process: subprocess.Popen[bytes], owner: int) -> None:
-    """Closes the lifeline, and waits for the end of the binary.
+    """Closes the lifeline, and waits for the binary to end.
 
-    A forked child of this process does not wait: the binary is not its child.
+    A forked child of this process doesn't wait, because the binary isn't the child's child.
     """
     _close(process)
     if os.getpid() == owner:
@@ -401,7 +402,7 @@ def _stop(process: subprocess.Popen[bytes], owner: int) -> None:
 def _end(process: subprocess.Popen[bytes]) -> int:
     """Closes the lifeline and returns the exit code.
 
-    Kills a program that does not end, because `PGFRESH_BIN` may name one that is not pgfresh.
+    Kills a program that doesn't end, because `PGFRESH_BIN` may name a program that isn't pgfresh.
     """
     _close(process)
     try:

@@ -1,4 +1,4 @@
-"""Statements that the clients of a database ran, and their counts."""
+"""Counts the statements that the clients of a database run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Statement:
 
 
 class Statements:
-    """Statements that ran within a block. Its length is their number.
+    """Statements that ran within a block. `len` returns the number of statements.
 
         with fresh_database.statements() as statements:
             list_orders(connection)
@@ -34,12 +34,13 @@ class Statements:
     """
 
     most_frequent: list[Statement]
-    """Distinct statements, ordered by their counts, the highest first."""
+    """Distinct statements, sorted by count in descending order."""
     seconds: float
     """Total time in the database."""
     complete: bool
-    """Whether the counts and the list are complete. A reset within the block loses the statements
-    before it, and pgfresh lists only a limited number of distinct statements."""
+    """Whether the counts and the list are complete. If the block resets the database, the
+    statements before the reset are missing. pgfresh also lists only a limited number of distinct
+    statements."""
 
     def __init__(self, read: Callable[[], Mapping[str, Any]]) -> None:
         self._read = read

@@ -1,13 +1,13 @@
-"""Fixtures for pytest: a fresh database for each test that requests one.
+"""Fixtures for pytest: a fresh database for each test that requests a database.
 
-Each worker of pytest-xdist finds the server by itself. The plugin reports failed tests, so that
-pgfresh can keep their databases. The end of pytest's report has the URLs of kept databases, and a
-JUnit file has them as the property `pgfresh_kept`.
+Each pytest-xdist worker finds the server by itself. The plugin reports failed tests, so that
+pgfresh can keep their databases. The end of pytest's report lists the URLs of kept databases, and a
+JUnit file contains them as the property `pgfresh_kept`.
 
-A test can fail in its teardown, so a fixture's end is too early for the release. The hook for
-reports marks the databases of a failed test, and releases those whose fixtures have ended after the
-report of the teardown. A test that exceeds its budget, or with a fault that never fired, fails at
-the end of its call.
+A test can still fail in its teardown, so releasing a database when its fixture ends would be too
+early. Instead, the report hook marks the databases of a failed test. After the teardown report, it
+releases the databases whose fixtures have ended. A test that exceeds its budget, or whose fault
+never fired, fails at the end of its call.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from ._server import Error, is_found, server
 
 _OPTIONS = {"template": "template of the databases", "isolation": "isolation of the databases"}
 _KEPT = pytest.StashKey[list[tuple[str, str]]]()
-"""Kept databases in the session's stash that no report has yet: failed tests and URLs."""
+"""Kept databases that no report contains yet, in the session's stash: failed tests and URLs."""
 _ENDED = pytest.StashKey[list[Database]]()
-"""Databases in the session's stash whose fixtures have ended, until their release."""
+"""Databases whose fixtures have ended, in the session's stash until the plugin releases them."""
 _LIMITS = ("statements", "n_plus_one", "time")
 _MARKS = (*_OPTIONS, "record", *_LIMITS)
 _DATABASES = pytest.StashKey[list[Database]]()
-"""Databases in a test's stash that no other test uses."""
+"""Databases that only one test uses, in the test's stash."""
 _SHARED = pytest.StashKey[Database]()
-"""Database in the session's stash that all tests share."""
+"""Database that all tests share, in the session's stash."""
 _RESETS = pytest.StashKey[int]()
-"""Number of resets of the shared database before the test, in the test's stash."""
+"""How often the shared database was reset before the test, in the test's stash."""
 _PROPERTY = "pgfresh_kept"
-"""Name of the report's attribute with `_KEPT`, and of the JUnit property with the test's URL."""
+"""Name of the report attribute that contains `_KEPT`, and of the JUnit property with the URL."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -98,7 +98,7 @@ def fresh_session_url(fresh_session_database: Database) -> str:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     shared = item.config.stash.get(_SHARED, None)
-    # A plugin may run a test twice, so discard the databases of an earlier run.
+    # A plugin may run a test twice, so discard the databases from an earlier run.
     item.stash[_DATABASES] = []
     item.stash[_RESETS] = shared._resets if shared else 0
     for name in _marked(item):
@@ -152,8 +152,8 @@ def pytest_runtest_makereport(
             report.outcome = "failed"
             report.longrepr = "\n".join(filter(None, [report.longreprtext, str(error)]))
         kept = item.config.stash[_KEPT]
-        # pytest-xdist passes the attributes of a report on. A JUnit file lists the properties under
-        # this test, so they have only the databases of this test.
+        # pytest-xdist forwards the attributes of a report. A JUnit file lists the properties under
+        # this test, so the properties contain only the databases of this test.
         setattr(report, _PROPERTY, [*kept])
         report.user_properties.extend((_PROPERTY, url) for test, url in kept if test == item.nodeid)
         kept.clear()
@@ -165,7 +165,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, object, obj
     try:
         return (yield)
     finally:
-        # The fixtures of an interrupted session end without a report.
+        # In an interrupted session, fixtures end without a report, so release their databases here.
         _release_ended(session.config)
 
 
@@ -185,7 +185,7 @@ def _ini(option: str) -> str:
 
 
 def _marked(item: pytest.Item) -> dict[str, Any]:
-    """Returns the merged arguments of a test's marks. The nearest mark wins."""
+    """Returns the merged arguments of a test's `pgfresh` marks. The closest mark wins."""
     marked: dict[str, Any] = {}
     for mark in reversed([*item.iter_markers("pgfresh")]):
         marked |= mark.kwargs
@@ -193,7 +193,7 @@ def _marked(item: pytest.Item) -> dict[str, Any]:
 
 
 def _limits(item: pytest.Item) -> dict[str, Any]:
-    """Returns the limits in the marks of a test, as the HTTP API reads them."""
+    """Returns the limits in a test's marks, as the HTTP API expects them."""
     marked = _marked(item)
     limits = {name: marked[name] for name in _LIMITS if marked.get(name) is not None}
     return limits | ({"time": duration_text(limits["time"])} if "time" in limits else {})
@@ -203,8 +203,8 @@ def _used(item: pytest.Item) -> list[Database]:
     """Returns the databases that a test and its fixtures have used so far."""
     databases = [*item.stash.get(_DATABASES, ())]
     shared = item.config.stash.get(_SHARED, None)
-    # Unlike `item.fixturenames`, `_fixture_defs` has the fixtures that `getfixturevalue` returned,
-    # and lacks those that pytest skipped because an earlier fixture failed.
+    # Unlike `item.fixturenames`, `_fixture_defs` contains fixtures that `getfixturevalue` returned,
+    # and doesn't contain fixtures that pytest skipped because an earlier fixture failed.
     at_most = getattr(item, "fixturenames", ())
     requested = getattr(getattr(item, "_request", None), "_fixture_defs", at_most)
     if shared and ("fresh_session_database" in requested or _has_reset(item, shared)):
@@ -213,12 +213,12 @@ def _used(item: pytest.Item) -> list[Database]:
 
 
 def _has_reset(item: pytest.Item, shared: Database) -> bool:
-    """Whether a test or one of its fixtures has reset the shared database."""
+    """Returns whether a test or one of its fixtures has reset the shared database."""
     return shared._resets != item.stash.get(_RESETS, shared._resets)
 
 
 def _exceeded(database: Database, limits: dict[str, Any]) -> list[str]:
-    """Returns a message for each part of the test, between resets, that exceeded its budget."""
+    """Returns a message for each part of the test, between resets, that exceeded the budget."""
     if not (database.recorded or limits):
         return []
     measured = database._measure(limits)
@@ -227,7 +227,7 @@ def _exceeded(database: Database, limits: dict[str, Any]) -> list[str]:
 
 
 def _configured(config: pytest.Config) -> dict[str, str]:
-    """Returns the options of the command line and the ini file. An empty value is no option."""
+    """Returns the options from the command line and the ini file. Ignores empty values."""
     values = {
         option: config.getoption(f"--pgfresh-{option}") or config.getini(_ini(option))
         for option in _OPTIONS
@@ -236,7 +236,7 @@ def _configured(config: pytest.Config) -> dict[str, str]:
 
 
 def _lease(config: pytest.Config, marked: dict[str, Any], record: bool) -> Database:
-    """Leases a database. Errors have no traceback, because many tests may report the same one."""
+    """Leases a database. Errors have no traceback, because many tests may report the same error."""
     __tracebackhide__ = True
     try:
         _show_start(config)
@@ -246,7 +246,7 @@ def _lease(config: pytest.Config, marked: dict[str, Any], record: bool) -> Datab
 
 
 def _show_start(config: pytest.Config) -> None:
-    """Starts the server without capture, so that the terminal shows the template's progress."""
+    """Starts the server without capturing, so that the terminal shows the template's progress."""
     capture = config.pluginmanager.getplugin("capturemanager")
     if is_found() or capture is None:
         return

@@ -1,13 +1,13 @@
-"""`PostgresContainer` of the package testcontainers, with a database of pgfresh and no container.
+"""Replaces testcontainers' `PostgresContainer`, with a pgfresh database instead of a container.
 
     from pgfresh.testcontainers import PostgresContainer
 
     with PostgresContainer("postgres:18") as postgres:
         engine = sqlalchemy.create_engine(postgres.get_connection_url())
 
-The constructor and the methods are those of testcontainers 4. `start` leases a database and `stop`
-releases it. pgfresh chooses user, password and port, and the attributes have them after `start`. A
-call that only a container can obey makes `start` raise one `Error` that lists all such calls.
+The constructor and the methods are the same as in testcontainers 4. `start` leases a database and
+`stop` releases it. pgfresh selects user, password and port, and sets the attributes in `start`. If
+there were calls that only a container supports, `start` raises one `Error` that lists these calls.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NO_EFFECT_ENV = {
     "POSTGRES_PASSWORD",
     "POSTGRES_USER",
 }
-"""Variables of the image that need no equivalent. testcontainers sets three of them itself."""
+"""Variables of the image that pgfresh can ignore. testcontainers sets three of them itself."""
 
 _NO_EFFECT_KWARGS = {
     "_wait_strategy",
@@ -60,12 +60,12 @@ _PRESET = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off
 
 
 class PostgresContainer:
-    """Database of pgfresh with the methods of testcontainers' class.
+    """pgfresh database with the methods of testcontainers' class.
 
-    `image` selects the major version, as in `"postgres:18"`. Without a number in its tag, it is
-    that of the project's server. With `dbname`, the database has this name unless another one has
-    it. Without, pgfresh chooses the name. `template` is the template of the database, by default
-    the one in `pgfresh.toml`; `"template1"` is empty.
+    `image` selects the major version, such as `"postgres:18"`. If the tag doesn't contain a number,
+    the project's server determines the version. The database gets the name `dbname` unless another
+    database already has this name. Without `dbname`, pgfresh generates a name. `template` is the
+    template of the database, by default the template in `pgfresh.toml`; `"template1"` is empty.
     """
 
     username: str
@@ -105,9 +105,9 @@ class PostgresContainer:
         self._template = template
         self._command = command
         self._scripts: dict[str, Path] = {}
-        """Files for the initialization, by their names in the container."""
+        """Initialization files, by their names in the container."""
         self._refused: list[str] = []
-        """Calls without an equivalent, each with what to do instead."""
+        """Calls that pgfresh doesn't support, each with an alternative."""
         self._database: Database | None = None
         self.with_kwargs(**kwargs)
         self.with_exposed_ports(*(ports or ()))
@@ -122,13 +122,13 @@ class PostgresContainer:
 
     @property
     def database(self) -> Database:
-        """Database of pgfresh, which you can reset. Raises `Error` before `start`."""
+        """pgfresh database, for example to reset it. Raises `Error` before `start`."""
         if self._database is None:
             raise Error("the container has not been started")
         return self._database
 
     def start(self: _Self) -> _Self:
-        """Leases the database. Raises `Error` for calls that only a container can obey."""
+        """Leases the database. Raises `Error` after calls that only a container supports."""
         options = self._server_options()
         if self._refused:
             raise Error(
@@ -139,7 +139,8 @@ class PostgresContainer:
         try:
             self._lease(self._name, options)
         except Error as error:
-            # Two containers may have databases of the same name, but two leases may not.
+            # Two containers can have databases with the same name, but two leases can't, so lease
+            # a database with a generated name.
             if self._name is None or error.code != "42P04":
                 raise
             self._lease(None, options)
@@ -173,9 +174,9 @@ class PostgresContainer:
         self._release(failed=exc_type is not None)
 
     def get_connection_url(self, host: str | None = None, driver: str | None = _UNSET) -> str:
-        """Returns the URL for SQLAlchemy, `postgresql+psycopg2://…`.
+        """Returns the SQLAlchemy URL, `postgresql+psycopg2://…`.
 
-        `driver` replaces that of the constructor. With None, the URL has no driver.
+        `driver` replaces the constructor's driver. With None, the URL has no driver.
         """
         chosen = self.driver if driver is _UNSET else f"+{driver}" if driver else ""
         url = urlsplit(self.database.url)
@@ -189,31 +190,31 @@ class PostgresContainer:
         return urlsplit(self.database.url).hostname or ""
 
     def get_exposed_port(self, port: int) -> int:
-        """Returns the port of the server. `port` is that of the constructor."""
+        """Returns the port of the server. `port` must be the constructor's port."""
         if int(port) != self.port:
             raise Error(f"port {port} is not exposed", detail=f"PostgreSQL has port {self.port}.")
         return urlsplit(self.database.url).port or self.port
 
     @property
     def status(self) -> str:
-        """Whether the database is there: `running` or `not_started`."""
+        """Returns `running` while the database is leased, otherwise `not_started`."""
         return "not_started" if self._database is None else "running"
 
     def reload(self) -> None:
-        """Does nothing: `status` is up to date."""
+        """Does nothing, because `status` is always up to date."""
 
     def with_env(self: _Self, key: str, value: str) -> _Self:
-        """Sets a variable. `start` refuses those that would change the server."""
+        """Sets a variable. `start` refuses variables that would change the server."""
         self.env[key] = value
         return self
 
     def with_envs(self: _Self, **variables: str) -> _Self:
-        """Sets variables like `with_env`."""
+        """Sets variables, like `with_env`."""
         self.env.update(variables)
         return self
 
     def with_env_file(self: _Self, env_file: str | PathLike[str]) -> _Self:
-        """Sets the variables of a file with lines `NAME=VALUE`."""
+        """Sets the variables in a file whose lines are `NAME=VALUE`."""
         for line in Path(env_file).read_text().splitlines():
             name, found, value = line.strip().removeprefix("export ").partition("=")
             if found and not name.startswith("#"):
@@ -221,14 +222,14 @@ class PostgresContainer:
         return self
 
     def with_command(self: _Self, command: str | list[str]) -> _Self:
-        """Sets settings of the server: `postgres -c NAME=VALUE …`."""
+        """Changes server settings: `postgres -c NAME=VALUE …`."""
         self._command = command
         return self
 
     def with_volume_mapping(
         self: _Self, host: str | PathLike[str], container: str, mode: str = "ro"
     ) -> _Self:
-        """Runs SQL files: those that testcontainers would mount in /docker-entrypoint-initdb.d."""
+        """Runs SQL files, which testcontainers would mount in /docker-entrypoint-initdb.d."""
         path, target = Path(host), PurePosixPath(container)
         if target == _INIT_FOLDER:
             if not path.is_dir():
@@ -244,13 +245,13 @@ class PostgresContainer:
     def with_copy_into_container(
         self: _Self, transferable: Any, destination_in_container: str, mode: int = 0o644
     ) -> _Self:
-        """Runs an SQL file like `with_volume_mapping`. Only a path can be the source."""
+        """Runs an SQL file, like `with_volume_mapping`. `transferable` must be a path."""
         if isinstance(transferable, PathLike):
             return self.with_volume_mapping(fspath(transferable), destination_in_container)
         return self._refuse("with_copy_into_container", "the source must be a path")
 
     def with_bind_ports(self: _Self, container: str | int, host: str | int | None = None) -> _Self:
-        """Accepts PostgreSQL's port without a port of the host."""
+        """Accepts PostgreSQL's port. Doesn't support a fixed host port."""
         if host is not None:
             self._refuse("with_bind_ports", "read the port from get_exposed_port")
         return self.with_exposed_ports(container)
@@ -263,7 +264,7 @@ class PostgresContainer:
         return self
 
     def with_kwargs(self: _Self, **kwargs: Any) -> _Self:
-        """Accepts options of docker that change neither data nor connection."""
+        """Accepts Docker options that change neither the data nor the connection."""
         for name in kwargs.keys() - _NO_EFFECT_KWARGS:
             self._refuse(f"argument {name}", "leave it out")
         return self
@@ -273,11 +274,11 @@ class PostgresContainer:
         return self
 
     def with_tmpfs_mount(self: _Self, container_path: str, size: str | None = None) -> _Self:
-        """Does nothing: the data is in RAM if there is room."""
+        """Does nothing, because the data is already in RAM if it fits."""
         return self
 
     def waiting_for(self: _Self, strategy: Any) -> _Self:
-        """Does nothing: the database accepts connections after `start`."""
+        """Does nothing, because the database accepts connections after `start`."""
         return self
 
     def maybe_emulate_amd64(self: _Self) -> _Self:
@@ -341,7 +342,7 @@ class PostgresContainer:
             self._refuse(f"{_INIT_FOLDER / name}", "only *.sql files; use [template] setup")
 
     def _server_options(self) -> list[str]:
-        """Returns the options of `pgfresh serve`. Refuses what has none."""
+        """Returns options for `pgfresh serve`. Refuses variables that have no equivalent option."""
         for name in self.env.keys() - _NO_EFFECT_ENV:
             self._refuse(f"variable {name}", "use [postgres] settings in pgfresh.toml")
         major = _major(self.image)

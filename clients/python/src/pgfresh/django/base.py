@@ -14,15 +14,15 @@ from .._database import Database, fresh_database, reset
 from .._server import server
 
 FRESH = "PGFRESH"
-"""Key in a connection's settings: whether the template has all migrations of the tests."""
+"""Key in a connection's settings: whether the template contains all migrations of the tests."""
 
 
 class DatabaseCreation(creation.DatabaseCreation):
-    """Creates test databases by leases.
+    """Leases test databases instead of creating them.
 
-    Django still migrates a leased database. If the migration changes it, the template is out of
-    date: a clone or a reset would lack the change. Then Django clones databases and empties tables
-    itself.
+    Django still migrates a leased database. If migrating changes the database, the template is out
+    of date: a clone or a reset wouldn't contain the change. In this case, Django clones databases
+    and empties tables itself.
     """
 
     def __init__(self, connection: base.DatabaseWrapper) -> None:
@@ -82,7 +82,7 @@ class DatabaseCreation(creation.DatabaseCreation):
 
     def _clone_test_db(self, suffix: str, verbosity: int, keepdb: bool = False) -> None:
         if self.connection.settings_dict[FRESH]:
-            # Spawned processes find this server in the environment. Forked ones have it in memory.
+            # Forked processes inherit this server. Spawned processes find it in the environment.
             os.environ.update(server().environment())
             self._lease(self.get_test_db_clone_settings(suffix)["NAME"])
         else:
@@ -98,10 +98,10 @@ class DatabaseCreation(creation.DatabaseCreation):
 
 
 class DatabaseOperations(operations.DatabaseOperations):
-    """Empties test databases by resets."""
+    """Resets test databases instead of emptying their tables."""
 
     def sql_flush(self, *arguments: Any, **options: Any) -> list[str]:
-        # An empty list also tells Django not to create its content types again.
+        # An empty list also prevents Django from recreating its content types.
         return [] if self._is_fresh() else super().sql_flush(*arguments, **options)
 
     def execute_sql_flush(self, sql_list: Iterable[str]) -> None:
