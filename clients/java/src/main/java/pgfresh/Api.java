@@ -16,31 +16,31 @@ import java.util.Optional;
 import javax.net.ssl.HttpsURLConnection;
 
 /**
- * Client of the HTTP API. Each request opens a connection. The server closes idle ones, and a client cannot tell whether the
- * server has processed a request that fails for this reason. The class uses {@link HttpURLConnection}, because {@code
- * java.net.http} always keeps connections.
+ * Client of the HTTP API. Each request opens a new connection: the server closes idle connections, and if a request
+ * fails because of that, a client can't determine whether the server processed it. The class uses {@link
+ * HttpURLConnection}, because {@code java.net.http} always reuses connections.
  */
 final class Api {
 
-    /** Timeout for a response. The timeouts of pgfresh itself are shorter. */
+    /** Timeout for a response. The timeouts in pgfresh itself are shorter. */
     private static final Duration RESPONSE_TIMEOUT = Duration.ofMinutes(2);
 
-    /** Timeout for a connection to another machine. */
+    /** Timeout for connecting to another machine. */
     private static final Duration CONNECT_TIMEOUT = Duration.ofSeconds(30);
 
-    /** Hint if a server on another machine does not respond. */
+    /** Hint if a server on another machine doesn't respond. */
     private static final String UNREACHABLE =
             "Check the host and the port in PGFRESH_CONTROL, and that \"pgfresh serve --listen\" runs there.";
 
-    /** Hint if a server on another machine has another certificate. */
+    /** Hint if the certificate of a server on another machine can't be verified. */
     private static final String UNTRUSTED = "PGSSLROOTCERT must name the file of the server's root certificate. "
             + "pgfresh makes a new one at each start.";
 
-    /** Hint if there is no response. */
+    /** Hint if a server on this machine doesn't respond. */
     private static final String GONE =
             "If its server was stopped, start the tests again. If PGFRESH_CONTROL names a run that is over, unset it.";
 
-    /** Hints in place of those that name options of the HTTP API, by remedy. */
+    /** Hints that replace hints about HTTP API options, by remedy. */
     private static final Map<String, String> HINTS = Map.of(
             "begin_hold", "The server was restarted. Start the tests again.",
             "close_sessions", "Close them first, or call resetClosingSessions().",
@@ -60,15 +60,15 @@ final class Api {
     }
 
     /**
-     * Sends a request and returns the body of the response, which may be empty.
+     * Sends a request and returns the response body, which may be empty.
      *
-     * @throws PgfreshException if the client cannot reach the server, or the server refuses the request
+     * @throws PgfreshException if the client can't reach the server, or the server refuses the request
      */
     Json send(String method, String path, Optional<String> body) {
         return exchange(method, path, body, Api::answer);
     }
 
-    /** Opens a response that names a holder. The holder ends with the response. */
+    /** Opens a response that names a holder. The holder ends when the response is closed. */
     Hold hold() {
         return exchange("GET", "/v1/hold", Optional.empty(), connection -> {
             if (connection.getResponseCode() >= 300) {
@@ -87,10 +87,10 @@ final class Api {
         });
     }
 
-    /** Holder, and the response that must stay open. */
+    /** Holder, and the response that must stay open until the holder is to end. */
     record Hold(String holder, InputStream lifeline) {}
 
-    /** Returns the URL of a database with which drivers verify the server, too, if the client does. */
+    /** If the client verifies the server, adds parameters to a database URL that make drivers verify it, too. */
     String verified(String url) {
         return trust == null || url.isEmpty() ? url : trust.addTo(url);
     }
@@ -102,14 +102,14 @@ final class Api {
     private <T> T exchange(String method, String path, Optional<String> body, Reader<T> reader) {
         try {
             HttpURLConnection connection = open(path);
-            // Another server must not get the secret.
+            // A redirect must not send the secret to another server.
             connection.setInstanceFollowRedirects(false);
             connection.setRequestMethod(method);
             connection.setRequestProperty("Authorization", "Bearer " + secret);
             connection.setRequestProperty("Connection", "close");
             connection.setReadTimeout((int) RESPONSE_TIMEOUT.toMillis());
             if (!method.equals("GET")) {
-                // HttpURLConnection repeats a request silently unless it knows the length in advance.
+                // HttpURLConnection silently retries a request unless it knows the length in advance.
                 byte[] content = body.orElse("").getBytes(StandardCharsets.UTF_8);
                 connection.setDoOutput(true);
                 connection.setFixedLengthStreamingMode(content.length);
@@ -150,7 +150,10 @@ final class Api {
         return error instanceof CertificateException || error != null && isUntrusted(error.getCause());
     }
 
-    /** The error of a refused token, whose response HttpURLConnection withholds from a request with a fixed length. */
+    /**
+     * Returns the error for a wrong token. HttpURLConnection doesn't return the server's response if the request has
+     * a fixed length.
+     */
     private static PgfreshException unauthorized() {
         return new PgfreshException("the token is missing or wrong", HINTS.get("send_secret"));
     }
@@ -169,7 +172,7 @@ final class Api {
         }
     }
 
-    /** Returns the error in the text, or one with the status if the text has none. */
+    /** Returns the error in {@code text}. If the text has no error, the returned error contains the status. */
     private static PgfreshException refusal(int status, String text) {
         try {
             return error(Json.read(text).object("error"));
@@ -178,7 +181,7 @@ final class Api {
         }
     }
 
-    /** Returns the exception for an error object of pgfresh. */
+    /** Returns the exception for an error object from pgfresh. */
     static PgfreshException error(Json error) {
         String remedy = error.text("remedy");
         String hint = HINTS.getOrDefault(remedy, error.text("hint"));

@@ -9,8 +9,8 @@ import java.lang.annotation.Target;
 import org.junit.jupiter.api.extension.ExtendWith;
 
 /**
- * Limits for a test in its {@link FreshDatabase}, or for each test of a class. A test that exceeds a limit fails with the list
- * of its statements.
+ * Limits what a test, or each test in a class, does in its {@link FreshDatabase}. If a test exceeds a limit, it fails
+ * with a list of the statements that it ran.
  *
  * <pre>{@code
  * @Test
@@ -19,9 +19,10 @@ import org.junit.jupiter.api.extension.ExtendWith;
  *     ...
  * }</pre>
  *
- * <p>A limit of the method replaces that of its class, which replaces that of {@code [budget]} in {@code pgfresh.toml}. The count
- * begins with the lease of the database or its last reset, and ends with the test method. It includes {@code @BeforeEach}, but
- * not {@code @AfterEach}. The database of a class counts for a test that resets it.
+ * <p>A limit of the method replaces the limit of its class, which replaces the limit in {@code [budget]} of {@code
+ * pgfresh.toml}. Counting starts with the lease of the database or its last reset, and ends with the test method. It
+ * includes {@code @BeforeEach}, but not {@code @AfterEach}. Statements in the database of a class count if the test
+ * resets this database.
  */
 @Target({ElementType.METHOD, ElementType.TYPE})
 @Retention(RetentionPolicy.RUNTIME)
@@ -30,12 +31,12 @@ import org.junit.jupiter.api.extension.ExtendWith;
 @ExtendWith(FreshDatabaseExtension.class)
 public @interface Budget {
 
-    /** Maximum number of statements, with BEGIN and COMMIT. A negative number is no limit. */
+    /** Maximum number of statements, including BEGIN and COMMIT. A negative number means no limit. */
     int statements() default -1;
 
-    /** Maximum number of runs of one query with different values. 0 forbids an N+1. A negative number is no limit. */
+    /** How often the same query may run with different values. 0 forbids an N+1. A negative number means no limit. */
     int nPlusOne() default -1;
 
-    /** Maximum time in the database, as {@code "200ms"} or {@code "2s"}. An empty text is no limit. */
+    /** Maximum time in the database, such as {@code "200ms"} or {@code "2s"}. An empty text means no limit. */
     String time() default "";
 }

@@ -8,8 +8,8 @@ import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /**
- * Leased copy of a template. Tests lease it with {@link FreshDatabase}. Other code calls {@link #fresh}: that lease ends with
- * {@link #close} or with the process.
+ * Leased copy of a template. Tests lease a database with {@link FreshDatabase}. Other code calls {@link #fresh}. This
+ * lease ends with {@link #close} or with the process.
  */
 public final class Database implements AutoCloseable {
 
@@ -30,18 +30,18 @@ public final class Database implements AutoCloseable {
     /** Messages about limits that the test exceeded before it reset or closed the database. */
     private final List<String> exceeded = new CopyOnWriteArrayList<>();
 
-    /** Test that has used the database since its lease or last reset. Null if no test owns the lease. */
+    /** Test that has used the database since the lease or the last reset. Null if no test owns the lease. */
     private volatile Use use;
 
     /** Test that uses the database after the next reset. Null if no test owns the lease. */
     private volatile Use next;
 
-    /** Test that uses a database, with its limits while it runs. */
+    /** Test that uses a database, with the limits that apply while the test runs. */
     static final class Use {
-        /** Stands for no test, after the lease for a class. */
+        /** No test has used the database yet, after a lease for a class. */
         static final Use CLASS = new Use("", Map.of());
 
-        /** Stands for no test, after a reset. */
+        /** No test has used the database yet, after a reset. */
         static final Use NONE = new Use("", Map.of());
 
         final String test;
@@ -67,7 +67,7 @@ public final class Database implements AutoCloseable {
     /**
      * Leases a fresh copy of the template in {@code pgfresh.toml}.
      *
-     * @throws PgfreshException if pgfresh does not start or refuses the request
+     * @throws PgfreshException if pgfresh doesn't start or refuses the request
      */
     public static Database fresh() {
         return fresh(Options.NONE);
@@ -76,7 +76,7 @@ public final class Database implements AutoCloseable {
     /**
      * Leases a fresh database with options.
      *
-     * @throws PgfreshException if pgfresh does not start or refuses the request
+     * @throws PgfreshException if pgfresh doesn't start or refuses the request
      */
     public static Database fresh(Options options) {
         return Server.ofThisProcess().lease(options);
@@ -87,7 +87,10 @@ public final class Database implements AutoCloseable {
         return name;
     }
 
-    /** Returns the PostgreSQL URL, {@code postgresql://USER:PASSWORD@127.0.0.1:PORT/NAME}, for drivers other than JDBC. */
+    /**
+     * Returns the PostgreSQL URL, {@code postgresql://USER:PASSWORD@127.0.0.1:PORT/NAME}, for drivers other than
+     * JDBC.
+     */
     public String url() {
         return url;
     }
@@ -108,9 +111,10 @@ public final class Database implements AutoCloseable {
     }
 
     /**
-     * Makes the replica lag behind, for isolation {@code server}, and returns once it does. {@code none}: a commit returns once the
-     * replica shows it. {@code paused}: the replica shows no further commit. A time, such as {@code 500ms}: the replica shows each
-     * commit after this time.
+     * Makes the replica lag behind, for isolation {@code server}, and returns once the replica lags.
+     *
+     * <p>With {@code none}, a commit returns once the replica shows it. With {@code paused}, the replica doesn't show
+     * further commits. With a time, such as {@code 500ms}, the replica shows each commit after this time.
      *
      * @throws PgfreshException if the database has no replica
      */
@@ -119,7 +123,7 @@ public final class Database implements AutoCloseable {
     }
 
     /**
-     * Stops the server of the database, and its replica takes its place.
+     * Stops the server of the database and promotes the replica, which takes the place of this server.
      *
      * @throws PgfreshException if the database has no replica
      */
@@ -135,32 +139,33 @@ public final class Database implements AutoCloseable {
     /**
      * Restores the state of the template, in about a millisecond.
      *
-     * @throws PgfreshException if the server refuses the reset, for instance because sessions are open. Also if a fault of before
-     *     the reset never fired: the reset happens nevertheless
+     * @throws PgfreshException if the server refuses the reset, for example because sessions are open. Also if a
+     *     fault requested before the reset never fired; the reset happens nevertheless
      */
     public void reset() {
         reset(false);
     }
 
     /**
-     * Closes all open sessions, and restores the state of the template.
+     * Closes all open sessions and restores the state of the template.
      *
-     * @throws PgfreshException if the server refuses the reset, or if a fault of before the reset never fired
+     * @throws PgfreshException if the server refuses the reset, or if a fault requested before the reset never fired
      */
     public void resetClosingSessions() {
         reset(true);
     }
 
     /**
-     * Runs a block and returns the statements of all clients within it. The database must be recorded: with {@code record =
-     * true} in {@link FreshDatabase} or {@link Options}, with a {@link Budget}, or with {@code [budget]} in {@code pgfresh.toml}.
+     * Runs a block and returns the statements that all clients ran meanwhile. pgfresh must record the statements,
+     * which {@code record = true} in {@link FreshDatabase} or {@link Options}, a {@link Budget}, or {@code [budget]}
+     * in {@code pgfresh.toml} enables.
      *
      * <pre>{@code
      * Statements ran = database.statements(() -> listOrders(connection));
      * assertTrue(ran.count() <= 3, ran::toString);
      * }</pre>
      *
-     * @throws PgfreshException if pgfresh does not record the database
+     * @throws PgfreshException if pgfresh doesn't record the statements
      */
     public <E extends Exception> Statements statements(Statements.Block<E> block) throws E {
         int before = resets();
@@ -170,17 +175,17 @@ public final class Database implements AutoCloseable {
     }
 
     /**
-     * Requests a fault, which ends with the lease or its reset. All open sessions obey it when the method returns. A test whose
-     * fault never fires fails.
+     * Requests a fault, which lasts until the next reset or the release. When the method returns, the fault applies
+     * to all open sessions. A test whose fault never fires fails.
      *
-     * @throws PgfreshException if pgfresh knows no such fault, for instance because of a wrong SQLSTATE
+     * @throws PgfreshException if pgfresh refuses the fault, for example because of an invalid SQLSTATE
      */
     public void fault(Fault fault) {
         server.fault(name, fault);
         faulty.set(true);
     }
 
-    /** Returns the faults since the lease or the last reset, in the order of their requests. */
+    /** Returns the faults requested since the lease or the last reset, in this order. */
     public List<FaultStatus> faults() {
         return server.faults(name).objects("faults").stream().map(FaultStatus::of).toList();
     }
@@ -188,7 +193,7 @@ public final class Database implements AutoCloseable {
     /**
      * Releases the database. A second call does nothing.
      *
-     * @throws PgfreshException if a fault never fired. The release happens nevertheless
+     * @throws PgfreshException if a fault never fired; the release happens nevertheless
      */
     @Override
     public void close() {
@@ -213,7 +218,7 @@ public final class Database implements AutoCloseable {
         }
     }
 
-    /** Returns the description of the test that has ended for a request. Without one, pgfresh does not check the budget. */
+    /** Describes the test that has ended, for a request. Without a description, pgfresh doesn't check the budget. */
     private Map<String, Object> ended() {
         if (use == null) {
             return Map.of();
@@ -244,7 +249,10 @@ public final class Database implements AutoCloseable {
         next = use;
     }
 
-    /** Marks the start of a test. The test uses the database at once after a reset, otherwise from the next reset on. */
+    /**
+     * Marks the start of a test. If the database has just been reset, the test uses it immediately, otherwise from
+     * the next reset on.
+     */
     void offer(Use test) {
         next = test;
         if (use == Use.NONE) {
@@ -278,14 +286,15 @@ public final class Database implements AutoCloseable {
         return List.copyOf(exceeded);
     }
 
-    /** Returns a line for each fault that has not fired, or "". Another call returns "". */
+    /** Returns a line for each fault that hasn't fired, or "". A second call returns "". */
     String unfired() {
         return !released.get() && faulty.getAndSet(false) ? FaultStatus.unfired(server.faults(name)) : "";
     }
 
     /**
-     * Releases the database, with the name of the test unless it is empty. If the test failed and pgfresh keeps the database,
-     * prints the URL to standard error. Returns a line for each fault that never fired, or "" after a failure.
+     * Releases the database, and sends the name of the test unless {@code test} is empty. If the test failed and
+     * pgfresh keeps the database, prints the URL to standard error. Returns a line for each fault that never fired,
+     * or "" after a failure.
      */
     String release(boolean failed, String test) {
         return release(failed, test.isEmpty() ? Map.of() : Map.of("test", cut(test)));

@@ -15,19 +15,19 @@ import java.util.Map;
  */
 public final class Fault {
 
-    /** Moment of a fault. */
+    /** Moment when a fault happens. */
     public enum Moment {
-        /** COMMIT fails, and the server rolls the transaction back. */
+        /** At COMMIT, which fails. The server rolls the transaction back. */
         COMMIT("commit"),
         /** Instead of a statement. */
         BEFORE_STATEMENT("before statement"),
-        /** After the server has received a statement, without waiting for its answer. */
+        /** After the server has received a statement, without waiting for the response. */
         DURING_STATEMENT("during statement"),
-        /** After a statement has run, instead of its completion. */
+        /** After a statement has run, instead of the response that reports its completion. */
         AFTER_STATEMENT("after statement"),
         /** Instead of COMMIT. */
         BEFORE_COMMIT("before commit"),
-        /** After the server has committed, instead of the completion of COMMIT. */
+        /** After the server has committed, instead of the response to COMMIT. */
         AFTER_COMMIT("after commit"),
         /** Instead of a new session. */
         CONNECT("connect");
@@ -45,32 +45,35 @@ public final class Fault {
         this.members = members;
     }
 
-    /** Returns an error with an SQLSTATE, such as {@code 40001}. */
+    /** Returns a fault that is an error with an SQLSTATE, such as {@code 40001}. */
     public static Fault error(String sqlstate) {
         return new Fault(Map.of("error", sqlstate));
     }
 
-    /** Returns a failover: all sessions end, and a new connection is refused. The default moment is a connection. */
+    /**
+     * Returns a failover: all sessions end, and pgfresh refuses a new connection. Default moment: {@link
+     * Moment#CONNECT}.
+     */
     public static Fault failover() {
         return error("failover");
     }
 
-    /** Returns the loss of a connection by a TCP reset. */
+    /** Returns a fault that closes the connection with a TCP reset. */
     public static Fault connectionLost() {
         return new Fault(Map.of("connection", "reset"));
     }
 
-    /** Returns a connection that stays open, and on which nothing arrives any more. */
+    /** Returns a fault that leaves the connection open, but nothing arrives on it anymore. */
     public static Fault connectionSilent() {
         return new Fault(Map.of("connection", "silent"));
     }
 
-    /** Returns a delay of a message. The client rounds it up to whole milliseconds. */
+    /** Returns a fault that delays a message. The client rounds {@code time} up to whole milliseconds. */
     public static Fault delay(Duration time) {
         return new Fault(Map.of("delay", milliseconds(time)));
     }
 
-    /** Returns a limit of the bytes per second from the moment on, with its unit: {@code "10kB"}. */
+    /** Returns a fault that limits the bytes per second from the moment on. The rate has a unit: {@code "10kB"}. */
     public static Fault bandwidth(String rate) {
         return new Fault(Map.of("bandwidth", rate));
     }
@@ -80,7 +83,7 @@ public final class Fault {
         return with("at", moment.text);
     }
 
-    /** Counts only statements that begin with this text. {@code …} in it stands for any text. */
+    /** Makes the fault hit only statements that begin with {@code text}. {@code …} in the text stands for any text. */
     public Fault statement(String text) {
         return with("statement", text);
     }
@@ -95,7 +98,7 @@ public final class Fault {
         return with("times", number);
     }
 
-    /** Sets how long a failover refuses new connections. Default: one connection for each of {@link #times}. */
+    /** Sets how long a failover refuses new connections. Default: it refuses as many connections as {@link #times}. */
     public Fault duration(Duration time) {
         return with("duration", milliseconds(time));
     }
@@ -115,7 +118,7 @@ public final class Fault {
         return time.plusNanos(999_999).toMillis() + "ms";
     }
 
-    /** Returns the body of the request for this fault. */
+    /** Returns the members of the request body for this fault. */
     Map<String, Object> members() {
         return members;
     }

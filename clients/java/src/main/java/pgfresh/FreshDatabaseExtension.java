@@ -37,7 +37,7 @@ final class FreshDatabaseExtension
 
     private static final Namespace NAMESPACE = Namespace.create(FreshDatabaseExtension.class);
 
-    /** Assigns the databases of a constructor to the test of the object. */
+    /** Assigns the databases of a constructor to the test that the object is created for. */
     @Override
     public ExtensionContextScope getTestInstantiationExtensionContextScope(ExtensionContext root) {
         return ExtensionContextScope.TEST_METHOD;
@@ -63,7 +63,7 @@ final class FreshDatabaseExtension
                 "@FreshDatabase is a pgfresh.Database, a String or a java.net.URI, and cannot be a " + type.getName());
     }
 
-    /** Returns the database with the key of the nearest enclosing class, or else that of the test. */
+    /** Returns the database with this key that belongs to the closest enclosing class, or else to the test. */
     private static Database database(FreshDatabase annotation, ExtensionContext context) {
         Optional<ExtensionContext> parent = context.getParent();
         while (parent.isPresent()) {
@@ -83,7 +83,9 @@ final class FreshDatabaseExtension
         return database;
     }
 
-    /** Returns whether the test, or a test of the class, needs the statements of the database with that key. */
+    /**
+     * Returns whether the test, or a test in the class, needs the recorded statements of the database with this key.
+     */
     private static boolean isRecorded(String key, ExtensionContext context) {
         if (!limits(context).isEmpty()) {
             return true;
@@ -108,7 +110,10 @@ final class FreshDatabaseExtension
                 .anyMatch(annotation -> annotation.record() && annotation.value().equals(key));
     }
 
-    /** Returns the limits of a test in the form of the HTTP API. The method precedes its class, and this the enclosing class. */
+    /**
+     * Returns the limits of a test, as the HTTP API expects them. Limits of the method take precedence over those of
+     * its class, and limits of a class over those of the enclosing class.
+     */
     private static Map<String, Object> limits(ExtensionContext test) {
         Map<String, Object> limits = new LinkedHashMap<>();
         for (Optional<ExtensionContext> at = Optional.of(test); at.isPresent(); at = at.get().getParent()) {
@@ -138,12 +143,15 @@ final class FreshDatabaseExtension
         shared(test).forEach(database -> database.offer(Owner.of(test).use(test)));
     }
 
-    /** Fails a test that exceeded its budget, or with a fault that never fired. This precedes {@code @AfterEach}, so that pgfresh can keep its databases. */
+    /**
+     * Fails a test that exceeded its budget, or whose fault never fired. This happens before {@code @AfterEach}, so
+     * that pgfresh can keep the databases of the test.
+     */
     @Override
     public void afterTestExecution(ExtensionContext test) {
         Owner owner = Owner.of(test);
         Use use = owner.use(test);
-        // After a reset, the database of a class has only statements of this test.
+        // After a reset, the database of a class contains only statements of this test.
         List<Database> used = Stream.concat(owner.databases.values().stream(), shared(test))
                 .filter(database -> database.isUsedBy(use))
                 .toList();
@@ -184,8 +192,8 @@ final class FreshDatabaseExtension
     }
 
     /**
-     * Releases the databases of a test or class. A failure is also a failure of the enclosing classes. Fails a test that has set a
-     * fault with SQL that never fired.
+     * Releases the databases of a test or class. If a test or class failed, so did the enclosing classes. Fails a
+     * test if a fault that was requested with SQL never fired.
      */
     private static void release(ExtensionContext context) {
         Owner owner = Owner.of(context);
@@ -195,7 +203,7 @@ final class FreshDatabaseExtension
         if (owner.failed) {
             context.getParent().ifPresent(parent -> Owner.of(parent).failed = true);
         }
-        // This context does not know the failed test of a class, so the database of the class has the name of the class.
+        // The context of a class doesn't name the failed test, so report the database under the name of the class.
         boolean ofClass = context.getTestMethod().isEmpty();
         List<String> unfired = new ArrayList<>();
         owner.databases.values().forEach(database -> {
@@ -208,7 +216,7 @@ final class FreshDatabaseExtension
         }
     }
 
-    /** Returns {@code CLASS.METHOD}, as build tools show it, followed by the display name if it differs. */
+    /** Returns {@code CLASS.METHOD}, like build tools, followed by the display name if that differs. */
     private static String name(ExtensionContext context) {
         String type = context.getTestClass().map(Class::getName).orElse("");
         String display = context.getDisplayName();
@@ -222,7 +230,7 @@ final class FreshDatabaseExtension
         return !(thrown instanceof TestAbortedException);
     }
 
-    /** Test or class with the databases that end with it, by their keys. */
+    /** Test or class, with the databases that belong to it, by key. */
     private static final class Owner {
         final Map<String, Database> databases = new ConcurrentHashMap<>();
 
@@ -237,7 +245,7 @@ final class FreshDatabaseExtension
             return use;
         }
 
-        @SuppressWarnings("deprecation") // JUnit 6 has another method, which JUnit 5 lacks.
+        @SuppressWarnings("deprecation") // JUnit 5 doesn't have the method that replaces this one in JUnit 6.
         static Owner of(ExtensionContext context) {
             return context.getStore(NAMESPACE).getOrComputeIfAbsent(context.getUniqueId(), id -> new Owner(), Owner.class);
         }

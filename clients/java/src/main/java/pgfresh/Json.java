@@ -20,13 +20,13 @@ final class Json {
     /**
      * Parses an object.
      *
-     * @throws IllegalArgumentException if the text is not one object
+     * @throws IllegalArgumentException if the text isn't exactly one object
      */
     static Json read(String text) {
         return new Reader(text).document();
     }
 
-    /** Returns the string of that name, or "" if the object has no such string. */
+    /** Returns the string called {@code name}, or "" if that member is absent or isn't a string. */
     String text(String name) {
         return members.get(name) instanceof String text ? text : "";
     }
@@ -36,9 +36,9 @@ final class Json {
     }
 
     /**
-     * Returns the object of that name.
+     * Returns the object called {@code name}.
      *
-     * @throws IllegalArgumentException if this object has no such object
+     * @throws IllegalArgumentException if that member is absent or isn't an object
      */
     Json object(String name) {
         if (members.get(name) instanceof Json object) {
@@ -47,17 +47,17 @@ final class Json {
         throw new IllegalArgumentException("there is no object \"" + name + "\"");
     }
 
-    /** Returns the number of that name, or 0 if the object has no such number. */
+    /** Returns the number called {@code name}, or 0 if that member is absent or isn't a number. */
     double number(String name) {
         return members.get(name) instanceof Double number ? number : 0;
     }
 
-    /** Returns whether the member of that name is true. */
+    /** Returns whether the member called {@code name} is true. */
     boolean flag(String name) {
         return Boolean.TRUE.equals(members.get(name));
     }
 
-    /** Returns the objects in the array of that name. The list is empty if the object has no such array. */
+    /** Returns the objects in the array called {@code name}. The list is empty if the array is absent. */
     List<Json> objects(String name) {
         if (!(members.get(name) instanceof List<?> list)) {
             return List.of();
@@ -65,7 +65,7 @@ final class Json {
         return list.stream().filter(Json.class::isInstance).map(Json.class::cast).toList();
     }
 
-    /** Returns the strings in the array of that name. The list is empty if the object has no such array. */
+    /** Returns the strings in the array called {@code name}. The list is empty if the array is absent. */
     List<String> texts(String name) {
         if (!(members.get(name) instanceof List<?> list)) {
             return List.of();
@@ -73,7 +73,7 @@ final class Json {
         return list.stream().filter(String.class::isInstance).map(String.class::cast).toList();
     }
 
-    /** Writes an object whose values are strings, numbers and booleans. */
+    /** Encodes an object whose values are strings, numbers and booleans. */
     static String write(Map<String, Object> members) {
         return members.entrySet().stream()
                 .map(member -> quote(member.getKey()) + ":"
@@ -93,7 +93,7 @@ final class Json {
         return quoted.append('"').toString();
     }
 
-    /** Recursive-descent parser. Each method reads one element and moves behind it. */
+    /** Recursive-descent parser. Each method reads one element and advances past it. */
     private static final class Reader {
         private static final char END = '\0';
 
@@ -112,7 +112,7 @@ final class Json {
             return object;
         }
 
-        /** Skips white space and returns the next character without reading it, or END. */
+        /** Skips white space and returns the next character without consuming it, or END. */
         private char peek() {
             while (at < text.length() && " \t\r\n".indexOf(text.charAt(at)) >= 0) {
                 at++;

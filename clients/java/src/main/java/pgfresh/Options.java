@@ -1,18 +1,18 @@
 package pgfresh;
 
 /**
- * Options of a lease. An empty option has its default.
+ * Options of a lease. An empty option means the default.
  *
  * <pre>{@code Database.fresh(Options.NONE.template("stocked").name("orders"))}</pre>
  *
  * @param template template of the database. Default: the one in {@code pgfresh.toml}
- * @param name name of the database, of at most 63 bytes. Default: pgfresh chooses one
- * @param isolation isolation of the database, as in the documentation of the HTTP API
+ * @param name name of the database, at most 63 bytes. Default: pgfresh generates a name
+ * @param isolation isolation of the database. The HTTP API documentation lists the values
  * @param record whether pgfresh records the statements, for {@link Database#statements}
  */
 public record Options(String template, String name, String isolation, boolean record) {
 
-    /** Options with all defaults. */
+    /** Options that are all defaults. */
     public static final Options NONE = new Options("", "", "", false);
 
     public Options(String template, String name, String isolation) {

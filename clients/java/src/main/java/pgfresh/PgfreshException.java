@@ -2,7 +2,7 @@ package pgfresh;
 
 import java.util.Optional;
 
-/** Error of pgfresh or of the client. The message has all parts, in PostgreSQL's form. */
+/** Error from pgfresh or from this client. The message contains all parts, in PostgreSQL's format. */
 public final class PgfreshException extends RuntimeException {
 
     private static final long serialVersionUID = 1;
@@ -43,7 +43,7 @@ public final class PgfreshException extends RuntimeException {
         return text.isEmpty() ? "" : "\n" + label + ":  " + text;
     }
 
-    /** Returns the SQLSTATE or a code of pgfresh, unless the error is one of the client. */
+    /** Returns the SQLSTATE or pgfresh error code. Empty if the error is from this client. */
     public Optional<String> code() {
         return Optional.of(code).filter(text -> !text.isEmpty());
     }
@@ -61,7 +61,10 @@ public final class PgfreshException extends RuntimeException {
         return Optional.of(hint).filter(text -> !text.isEmpty());
     }
 
-    /** Returns the way out of the error, for programs, as in the documentation of the HTTP API. */
+    /**
+     * Returns the machine-readable name of the action that resolves the error. The HTTP API documentation lists the
+     * names.
+     */
     public Optional<String> remedy() {
         return Optional.of(remedy).filter(text -> !text.isEmpty());
     }

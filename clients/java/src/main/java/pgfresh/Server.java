@@ -22,20 +22,26 @@ import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
-/** Server that leases databases: that of "pgfresh run", or the background server, which the binary joins or starts. */
+/**
+ * Server that leases databases: the one that "pgfresh run" has started, or the background server, which the binary
+ * joins or starts.
+ */
 final class Server {
 
     /** Arguments of the binary. */
     private static final List<String> SERVE = List.of("serve", "--shared", "--json");
 
-    /** Form of PGFRESH_CONTROL. {@link URI} knows no underscores in a host, and names of containers may have them. */
+    /** Form of PGFRESH_CONTROL. {@link URI} rejects underscores in a host, but container names may contain them. */
     private static final Pattern CONTROL =
             Pattern.compile("(?<scheme>https?)://:(?<secret>[^@/]+)@(?<host>\\[[^]@/]+]|[^:@/\\[]+):(?<port>\\d{1,5})/?");
 
-    /** Form of a secret. The exception about a header with other characters would contain the secret. */
+    /**
+     * Form of a secret. An exception about a header with other characters would contain the secret, so reject them
+     * first.
+     */
     private static final Pattern SECRET = Pattern.compile("[!-~]+");
 
-    /** Hint if the binary is missing or another program. */
+    /** Hint if the binary is missing or can't run. */
     private static final String SET = "Set PGFRESH_BIN to where pgfresh is, or unset it.";
 
     /** Returns the server of this process, or throws the error of the first search. Null before the first call. */
@@ -43,16 +49,20 @@ final class Server {
 
     private final Api api;
 
-    /** Process whose end releases the databases. Empty within "pgfresh run". */
+    /** Process whose databases pgfresh releases when the process ends. Empty within "pgfresh run". */
     private final String holder;
 
     /**
-     * Process of the binary, which ends when its standard input closes. The kernel closes that input at the end of this process.
-     * The field keeps it reachable: the garbage collector would close it. Null if a parent process started the server.
+     * Process of the binary, which ends when its standard input closes. The kernel closes that input when this
+     * process ends. The field keeps the input reachable, because the garbage collector would close it. Null if a
+     * parent process started the server.
      */
     final Process process;
 
-    /** Response with which the holder ends, of a server on another machine, otherwise null. Reachable as {@link #process}. */
+    /**
+     * Response from a server on another machine, otherwise null. The holder ends when this response is closed, so the
+     * field keeps it reachable.
+     */
     private final InputStream lifeline;
 
     private Server(Api api, String holder, Process process, InputStream lifeline) {
@@ -77,7 +87,7 @@ final class Server {
         return joined.get();
     }
 
-    /** Finds the server in these variables, or starts the binary. */
+    /** Returns the server that {@code environment} names, or starts the binary. */
     static Server join(Map<String, String> environment) {
         String control = environment.getOrDefault("PGFRESH_CONTROL", "");
         if (control.isEmpty()) {
@@ -86,7 +96,7 @@ final class Server {
         Matcher address = CONTROL.matcher(control);
         String secret = address.matches() ? decode(address.group("secret")) : "";
         if (!SECRET.matcher(secret).matches()) {
-            // The error omits the text, which may contain the secret.
+            // The error doesn't quote the text, because it may contain the secret.
             throw new PgfreshException("cannot read PGFRESH_CONTROL: it is not http[s]://:SECRET@HOST:PORT", "");
         }
         boolean isRemote = address.group("scheme").equals("https");
@@ -95,17 +105,20 @@ final class Server {
         return existing(api, environment.getOrDefault("PGFRESH_HOLDER", ""), isRemote);
     }
 
-    /** Decodes the characters behind percent signs. Returns "" if a percent sign has none. */
+    /** Percent-decodes a text. Returns "" if a percent sign isn't followed by a valid code. */
     private static String decode(String text) {
         try {
-            // URLDecoder decodes forms, in which a plus is a space.
+            // URLDecoder decodes forms, where a plus stands for a space.
             return URLDecoder.decode(text.replace("+", "%2B"), StandardCharsets.UTF_8);
         } catch (IllegalArgumentException malformed) {
             return "";
         }
     }
 
-    /** Returns the server of a parent process, or one on another machine, with a holder for this process if it has none. */
+    /**
+     * Returns a server that a parent process has started or that runs on another machine. If {@code holder} is
+     * missing, a server on another machine gets a holder for this process.
+     */
     private static Server existing(Api api, String holder, boolean isRemote) {
         if (!isRemote || !holder.isEmpty()) {
             return new Server(api, holder, null, null);
@@ -127,7 +140,7 @@ final class Server {
                 .toString();
     }
 
-    /** Parses a path. Empty if Java cannot represent it: in the locale C, Java rejects paths that are not ASCII. */
+    /** Parses a path. Empty if Java can't represent the path: in the locale C, Java rejects paths that aren't ASCII. */
     private static Stream<Path> parsePath(String text) {
         try {
             return Stream.of(Path.of(text));
@@ -147,8 +160,8 @@ final class Server {
     }
 
     /**
-     * Returns the hint if there is no binary on a system, named as the property "os.name" names it. The scripts of "make install"
-     * need a newer bash than macOS has.
+     * Returns the hint for a missing binary. {@code system} is a value of the property "os.name". "make install"
+     * isn't for macOS, because its scripts need a newer bash than macOS has.
      */
     static String installHint(String system) {
         String command =
@@ -164,14 +177,15 @@ final class Server {
     }
 
     /**
-     * Runs the binary and waits for the line with the address of the server. The binary may build a template first, which
-     * takes as long as the migrations. It reports progress and errors on standard error.
+     * Runs the binary and waits for the line with the address of the server. The binary may build a template first,
+     * which takes as long as the migrations. The binary reports progress and errors on standard error.
      */
     private static Server start(String binary, Map<String, String> environment) {
         List<String> command = new ArrayList<>(SERVE);
         command.add(0, binary);
         ProcessBuilder builder = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT);
-        // A child inherits the variables. A copy as strings would lose characters that the locale cannot represent.
+        // A child inherits the variables, so copy them only if they differ: a copy as strings would lose characters
+        // that the locale can't represent.
         if (!environment.equals(System.getenv())) {
             builder.environment().clear();
             builder.environment().putAll(environment);
@@ -201,7 +215,10 @@ final class Server {
         }
     }
 
-    /** Closes the standard input and waits for the end. Kills a program that does not end, which is not pgfresh. */
+    /**
+     * Closes the standard input and waits for the program to end. Kills a program that doesn't end, because it isn't
+     * pgfresh.
+     */
     private static void end(Process process) {
         try {
             process.getOutputStream().close();
@@ -251,14 +268,14 @@ final class Server {
         return new Database(this, api.send("POST", "/v1/databases", Optional.of(Json.write(body))));
     }
 
-    /** Returns the URL of a database with which drivers verify the server, too, if the client does. */
+    /** If the client verifies the server, adds parameters to a database URL that make drivers verify it, too. */
     String verified(String url) {
         return api.verified(url);
     }
 
     /**
-     * Resets a database, which ends a test. The response has a message if the test exceeded its budget, and the faults that never
-     * fired.
+     * Resets a database, which ends a test. The response has a message if the test exceeded its budget, and lists the
+     * faults that never fired.
      */
     Json reset(String name, boolean closeSessions, Map<String, Object> test) {
         Map<String, Object> body = new LinkedHashMap<>(test);
@@ -280,19 +297,19 @@ final class Server {
         api.send("POST", path(name) + "/faults", Optional.of(Json.write(fault.members())));
     }
 
-    /** Returns the faults since the lease or last reset, and those that have not fired. */
+    /** Returns the faults requested since the lease or the last reset, and separately the faults that haven't fired. */
     Json faults(String name) {
         return api.send("GET", path(name) + "/faults", Optional.empty());
     }
 
-    /** Returns the statements since the lease or last reset. The response has a message if they exceed the limits. */
+    /** Returns the statements since the lease or the last reset, with a message if they exceed {@code limits}. */
     Json statements(String name, Map<String, Object> limits) {
         return api.send("GET", path(name) + "/statements" + query(limits), Optional.empty());
     }
 
     /**
-     * Ends a lease. The response has a URL if pgfresh keeps the database of a failed test, a message if the test exceeded its
-     * budget, and the faults that never fired.
+     * Ends a lease. The response has a URL if pgfresh keeps the database of a failed test, has a message if the test
+     * exceeded its budget, and lists the faults that never fired.
      */
     Json release(String name, boolean failed, Map<String, Object> test) {
         Map<String, Object> members = new LinkedHashMap<>();

@@ -8,27 +8,30 @@ import java.util.Map;
 import java.util.stream.Collectors;
 
 /**
- * Statements that ran within a block of {@link Database#statements}.
+ * Statements that ran within the block passed to {@link Database#statements}.
  *
- * @param count number of statements, with BEGIN and COMMIT
- * @param mostFrequent distinct statements, ordered by their counts, the highest first
+ * @param count number of statements, including BEGIN and COMMIT
+ * @param mostFrequent distinct statements, sorted by count in descending order
  * @param time total time in the database
- * @param complete whether the counts and the list are complete. A reset within the block loses the statements before it, and
- *     pgfresh lists only a limited number of distinct statements
+ * @param complete whether the counts and the list are complete. If the block resets the database, the statements
+ *     before the reset are missing. pgfresh also lists only a limited number of distinct statements
  */
 public record Statements(long count, List<ExecutedStatement> mostFrequent, Duration time, boolean complete) {
 
-    /** Block of code in which {@link Database#statements} counts statements. */
+    /** Block of code whose statements {@link Database#statements} counts. */
     @FunctionalInterface
     public interface Block<E extends Exception> {
         void run() throws E;
     }
 
-    /** Returns the statements between two responses, or since a reset between them. */
+    /**
+     * Returns the statements that ran between two responses. If a reset happened in between, counts from the reset
+     * on.
+     */
     static Statements between(Json before, Json after, boolean reset) {
         Map<String, Json> earlier = byText(before);
         Map<String, Json> later = byText(after);
-        // Lower counts show a reset by another client.
+        // Lower counts indicate a reset by another client.
         boolean wasReset = reset
                 || earlier.entrySet().stream().anyMatch(line -> ran(line.getValue(), later.getOrDefault(line.getKey(), Json.EMPTY)) < 0);
         Map<String, Json> known = wasReset ? Map.of() : earlier;
@@ -57,12 +60,12 @@ public record Statements(long count, List<ExecutedStatement> mostFrequent, Durat
     }
 
     private static Duration time(Json before, Json after) {
-        // The difference of rounded numbers can be slightly negative.
+        // The difference between two rounded numbers can be slightly negative.
         double seconds = Math.max(0, after.number("seconds") - before.number("seconds"));
         return Duration.ofNanos(Math.round(seconds * 1e9));
     }
 
-    /** Returns a list for messages of assertions: {@code 3 statements: 2x VALUES (?), …, 1x SELECT ?}. */
+    /** Returns a list for assertion messages: {@code 3 statements: 2x VALUES (?), …, 1x SELECT ?}. */
     @Override
     public String toString() {
         String lines = mostFrequent.stream()

@@ -18,11 +18,11 @@ import javax.net.ssl.TrustManagerFactory;
 /**
  * Certificates that verify a server on another machine.
  *
- * @param parameters parameters of a database's URL with which drivers verify the server, too
+ * @param parameters parameters for a database URL that make drivers verify the server, too
  */
 record Trust(SSLSocketFactory sockets, String parameters) {
 
-    /** Reads the certificates in a file. Without one, or with "system", they are those that Java trusts. */
+    /** Reads the certificates in {@code file}. If it is empty or "system", uses the certificates that Java trusts. */
     static Trust in(String file) {
         if (file.isEmpty() || file.equals("system")) {
             return new Trust((SSLSocketFactory) SSLSocketFactory.getDefault(), "sslmode=verify-full");
@@ -53,7 +53,7 @@ record Trust(SSLSocketFactory sockets, String parameters) {
         return context.getSocketFactory();
     }
 
-    /** Returns the URL with the parameters. */
+    /** Returns {@code url} with the parameters appended. */
     String addTo(String url) {
         return url + (url.contains("?") ? "&" : "?") + parameters;
     }

@@ -35,10 +35,12 @@ import org.junit.platform.engine.TestExecutionResult;
 import org.junit.platform.testkit.engine.EngineTestKit;
 import org.junit.platform.testkit.engine.Event;
 
-/** Budgets and statement counts on a real server. The nested classes are input: the tests of this class run them. */
+/**
+ * Tests budgets and statement counts on a real server. The nested classes are input that the tests in this class run.
+ */
 class BudgetTest {
 
-    /** Connects with a parameter that stops the driver from sending SET statements first. */
+    /** Connects with a parameter that prevents the driver from sending SET statements first. */
     static Connection connect(Database database) throws SQLException {
         return DriverManager.getConnection(database.jdbcUrl() + "&assumeMinServerVersion=9.0");
     }
@@ -58,7 +60,7 @@ class BudgetTest {
         }
     }
 
-    /** Returns the result of each test of the class: "" or the message of its failure. */
+    /** Returns the result of each test in the class: "" if it passed, or the failure message. */
     static Map<String, String> run(Class<?> type) {
         Map<String, String> outcomes = new TreeMap<>();
         for (Event event : EngineTestKit.engine("junit-jupiter")
@@ -347,7 +349,10 @@ class BudgetTest {
         }
     }
 
-    /** Runs the tests of a class with "pgfresh run" in a project with this pgfresh.toml, and returns the output. */
+    /**
+     * Runs the tests in a class with "pgfresh run", and returns the output. {@code file} is the project's
+     * pgfresh.toml.
+     */
     private static List<String> inRun(Path project, String file, Class<?> type, List<String> options) throws Exception {
         Files.writeString(project.resolve("pgfresh.toml"), file);
         String java = Path.of(System.getProperty("java.home"), "bin", "java").toString();

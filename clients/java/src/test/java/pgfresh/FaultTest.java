@@ -18,7 +18,7 @@ import org.junit.jupiter.api.MethodOrderer;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestMethodOrder;
 
-/** Faults on a real server. The nested classes are input: the tests of this class run them. */
+/** Tests faults on a real server. The nested classes are input that the tests in this class run. */
 class FaultTest {
 
     static void commit(Database database) throws SQLException {

@@ -22,7 +22,7 @@ import org.junit.jupiter.api.TestInstance.Lifecycle;
 import org.junit.jupiter.api.parallel.Execution;
 import org.junit.jupiter.api.parallel.ExecutionMode;
 
-/** Databases of a real server in parallel tests, with PostgreSQL's JDBC driver. */
+/** Tests databases on a real server in parallel tests, with PostgreSQL's JDBC driver. */
 @Execution(ExecutionMode.CONCURRENT)
 class FreshDatabaseTest {
 

@@ -7,7 +7,7 @@ import java.nio.file.Path;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** In the locale C of most containers, Java cannot represent paths and variables that are not ASCII. */
+/** Tests the locale C, which most containers use: Java can't represent paths and variables that aren't ASCII. */
 class LocaleTest {
 
     @Test
@@ -16,7 +16,7 @@ class LocaleTest {
         Path output = directory.resolve("output");
         Files.writeString(pgfresh, "#!/bin/sh\nprintf %s \"$TEXT\" >\"$OUTPUT\"\n");
         pgfresh.toFile().setExecutable(true);
-        // The shell sets values that Java cannot represent in this locale.
+        // The shell sets values that Java can't represent in this locale.
         String java = Path.of(System.getProperty("java.home"), "bin", "java").toString();
         String program = "TEXT=$(printf 'gr\\303\\274\\303\\237e') PATH=$(printf '/gr\\303\\274n'):\"$FOUND\" exec \"$0\" \"$@\"";
         ProcessBuilder shell = new ProcessBuilder(
@@ -32,7 +32,7 @@ class LocaleTest {
         assertEquals("grüße", Files.readString(output));
     }
 
-    /** Prints the error of a lease. */
+    /** Leases a database and prints the error. */
     static final class Leaser {
         public static void main(String[] arguments) {
             try {

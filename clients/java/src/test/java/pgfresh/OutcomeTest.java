@@ -27,10 +27,13 @@ import org.junit.jupiter.params.provider.ValueSource;
 import org.junit.platform.engine.DiscoverySelector;
 import org.junit.platform.testkit.engine.EngineTestKit;
 
-/** Reports of failed tests to pgfresh. The failing tests run in another process, with a server that records the releases. */
+/**
+ * Tests that the client reports failed tests to pgfresh. The failing tests run in another process, with a server that
+ * records the releases.
+ */
 class OutcomeTest {
 
-    /** Lines "NAME failed: TEST" or "NAME passed: TEST". The name of a database is the template of its lease. */
+    /** Lines "NAME failed: TEST" or "NAME passed: TEST". NAME is the template that the lease requested. */
     private final List<String> released = Collections.synchronizedList(new ArrayList<>());
 
     @Test

@@ -44,7 +44,7 @@ class RemoteTest {
             start();
         }
 
-        /** Starts it, at its former port if it had one. */
+        /** Starts the server. A restarted server keeps its port. */
         void start() throws IOException {
             String binary = Optional.ofNullable(System.getenv("PGFRESH_BIN")).orElse("pgfresh");
             List<String> command =

@@ -4,7 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import org.junit.jupiter.api.Test;
 
-/** The search for the binary. */
+/** Tests how the client finds the binary. */
 class ServerTest {
 
     @Test

@@ -15,7 +15,10 @@ record StandIn(Path log) {
 
     static final Path TRANSCRIPTS = Path.of("../transcripts").toAbsolutePath().normalize();
 
-    /** Returns the variables of this process, changed so that a client starts the script. */
+    /**
+     * Returns the environment variables of this process, changed so that a client starts the script, which prints a
+     * line.
+     */
     Map<String, String> environment(String line) {
         Map<String, String> environment = new HashMap<>(System.getenv());
         environment.keySet().removeAll(List.of("PGFRESH_CONTROL", "PGFRESH_HOLDER"));

@@ -28,7 +28,7 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** Transcripts, which all clients follow. Their README.md explains the keys. */
+/** Plays the transcripts, which all clients follow. Their README.md explains the keys. */
 class TranscriptsTest {
 
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -51,17 +51,17 @@ class TranscriptsTest {
         }
     }
 
-    /** Plays a transcript with the real client. Stands in for the server; a script stands in for the binary. */
+    /** Plays a transcript with the real client. The stage stands in for the server, and a script for the binary. */
     private static final class Stage implements AutoCloseable {
 
         final HttpServer http = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 0);
         final JsonNode script;
         final StandIn binary;
 
-        /** Step whose request has not come yet. Null if the step has no request. */
+        /** Step whose request hasn't arrived yet. Null if the step has no request. */
         final AtomicReference<JsonNode> expected = new AtomicReference<>();
 
-        /** Error in a request. The client sees a closed connection. */
+        /** Error in a request. The client only sees a closed connection. */
         final AtomicReference<Throwable> wrong = new AtomicReference<>();
 
         Server server;
@@ -75,7 +75,7 @@ class TranscriptsTest {
             http.start();
         }
 
-        /** Ends the binary, which writes into a directory that JUnit removes next. */
+        /** Ends the binary before JUnit removes the directory that the binary writes to. */
         @Override
         public void close() throws IOException {
             http.stop(0);
@@ -260,7 +260,7 @@ class TranscriptsTest {
             }
         }
 
-        /** Runs the code and returns its output on standard error. */
+        /** Runs {@code code} and returns what it prints to standard error. */
         static String printedBy(Runnable code) {
             PrintStream usual = System.err;
             ByteArrayOutputStream printed = new ByteArrayOutputStream();

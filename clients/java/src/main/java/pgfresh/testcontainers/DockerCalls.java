@@ -5,8 +5,8 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * Calls of Testcontainers' class that are about Docker: some have no effect, the others throw {@link
- * UnsupportedOperationException}. Parameters of its own types are objects here.
+ * Methods of Testcontainers' class that concern Docker. Some have no effect, the others throw {@link
+ * UnsupportedOperationException}. Parameters whose types belong to Testcontainers are {@link Object}s here.
  */
 abstract class DockerCalls<SELF extends DockerCalls<SELF>> {
 
@@ -21,13 +21,14 @@ abstract class DockerCalls<SELF extends DockerCalls<SELF>> {
         return (SELF) this;
     }
 
-    /** Returns the exception of the calling method. */
+    /** Returns an exception that names the calling method. */
     private static UnsupportedOperationException unsupported(String hint) {
         String call = StackWalker.getInstance().walk(frames -> frames.skip(1).findFirst().orElseThrow().getMethodName());
         return new UnsupportedOperationException("pgfresh does not support " + call + "\nHINT:  " + hint);
     }
 
-    // Without effect: pgfresh starts within milliseconds, in RAM, and pulls no image. A database is never reused.
+    // These methods have no effect: pgfresh starts in RAM within milliseconds, doesn't pull an image, and never
+    // reuses a database.
 
     public SELF withStartupTimeout(Duration timeout) { return self(); }
     public SELF withStartupTimeoutSeconds(int seconds) { return self(); }
@@ -44,7 +45,7 @@ abstract class DockerCalls<SELF extends DockerCalls<SELF>> {
     public SELF withReuse(boolean reusable) { return self(); }
     public SELF withPrivilegedMode(boolean mode) { return self(); }
 
-    // Not supported.
+    // These methods aren't supported.
 
     public SELF withCommand(String command) { throw unsupported(SETTINGS); }
     public SELF withCommand(String... parts) { throw unsupported(SETTINGS); }

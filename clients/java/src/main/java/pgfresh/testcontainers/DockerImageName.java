@@ -1,9 +1,9 @@
 package pgfresh.testcontainers;
 
 /**
- * Name of an image, which a suite for Testcontainers passes to {@link PostgreSQLContainer}. pgfresh uses no image.
+ * Image name that a Testcontainers suite passes to {@link PostgreSQLContainer}. pgfresh doesn't use images.
  *
- * @param name name with its tag, as the suite wrote it
+ * @param name name and tag, as written in the suite
  */
 public record DockerImageName(String name) {
 

@@ -20,8 +20,8 @@ import pgfresh.Options;
 import pgfresh.PgfreshException;
 
 /**
- * Database of pgfresh with the methods of Testcontainers' class. {@link #start} leases a copy of the template in {@code
- * pgfresh.toml}, or an empty database without that file. {@link #stop} releases it, and so does the end of the process.
+ * pgfresh database with the methods of Testcontainers' class. {@link #start} leases a copy of the template in {@code
+ * pgfresh.toml}. Without this file, the database is empty. The lease ends with {@link #stop} or with the process.
  *
  * <pre>{@code
  * @Testcontainers
@@ -39,7 +39,7 @@ public class PostgreSQLContainer<SELF extends PostgreSQLContainer<SELF>> extends
     public static final String DEFAULT_TAG = "9.6.12";
     public static final Integer POSTGRESQL_PORT = 5432;
 
-    /** SQLSTATE of a lease whose name is in use. */
+    /** SQLSTATE for a lease whose name is already in use. */
     private static final String DUPLICATE_DATABASE = "42P04";
 
     private final String image;
@@ -49,14 +49,14 @@ public class PostgreSQLContainer<SELF extends PostgreSQLContainer<SELF>> extends
     private String username = "";
     private String password = "";
 
-    /** Null unless the container runs. */
+    /** Null if the container isn't running. */
     private Database database;
 
     public PostgreSQLContainer() {
         this(IMAGE + ":" + DEFAULT_TAG);
     }
 
-    /** The version of the image has no effect: pgfresh finds PostgreSQL as its documentation says. */
+    /** Creates a container. The image version has no effect: {@code pgfresh.toml} sets the version of PostgreSQL. */
     public PostgreSQLContainer(String image) {
         this.image = image;
     }
@@ -65,19 +65,28 @@ public class PostgreSQLContainer<SELF extends PostgreSQLContainer<SELF>> extends
         this(image.asCanonicalNameString());
     }
 
-    /** Sets the name. If another lease has it, pgfresh chooses one, which {@link #getDatabaseName} returns. */
+    /**
+     * Sets the name. If another lease has this name, pgfresh generates a name, which {@link #getDatabaseName}
+     * returns.
+     */
     public SELF withDatabaseName(String databaseName) {
         this.databaseName = databaseName;
         return self();
     }
 
-    /** Makes the user a superuser. The container then gets a server of its own, because all databases share users. */
+    /**
+     * Makes the user a superuser. The container then runs its own server, because databases on a server share their
+     * users.
+     */
     public SELF withUsername(String username) {
         this.username = username;
         return self();
     }
 
-    /** Sets the password as long as the container does not run. Then {@link #getPassword} returns that of the server. */
+    /**
+     * Sets the password that {@link #getPassword} returns until the container runs. Then it returns the server's
+     * password.
+     */
     public SELF withPassword(String password) {
         this.password = password;
         return self();
@@ -88,7 +97,7 @@ public class PostgreSQLContainer<SELF extends PostgreSQLContainer<SELF>> extends
         return self();
     }
 
-    /** Sets a script in the class path that {@link #start} runs. */
+    /** Sets a script on the class path, which {@link #start} runs. */
     public SELF withInitScript(String path) {
         return withInitScripts(path);
     }
@@ -103,7 +112,7 @@ public class PostgreSQLContainer<SELF extends PostgreSQLContainer<SELF>> extends
         return self();
     }
 
-    /** Accepts PostgreSQL's port alone. */
+    /** Accepts only PostgreSQL's port. */
     public SELF withExposedPorts(Integer... ports) {
         for (Integer port : ports) {
             checkPort(port);
@@ -112,9 +121,9 @@ public class PostgreSQLContainer<SELF extends PostgreSQLContainer<SELF>> extends
     }
 
     /**
-     * Leases the database. Does nothing if the container runs.
+     * Leases the database. Does nothing if the container is already running.
      *
-     * @throws PgfreshException if pgfresh does not start or refuses the request
+     * @throws PgfreshException if pgfresh doesn't start or refuses the request
      * @throws IllegalStateException if a script fails
      */
     public void start() {
@@ -170,7 +179,7 @@ public class PostgreSQLContainer<SELF extends PostgreSQLContainer<SELF>> extends
         return !username.isEmpty() && !username.equals("postgres");
     }
 
-    /** Releases the database. Does nothing unless the container runs. */
+    /** Releases the database. Does nothing if the container isn't running. */
     public void stop() {
         if (database != null) {
             database.close();
@@ -199,7 +208,7 @@ public class PostgreSQLContainer<SELF extends PostgreSQLContainer<SELF>> extends
         return "org.postgresql.Driver";
     }
 
-    /** Returns the URL without user and password. */
+    /** Returns the JDBC URL, without user and password. */
     public String getJdbcUrl() {
         String url = running().jdbcUrl();
         int query = url.indexOf('?');

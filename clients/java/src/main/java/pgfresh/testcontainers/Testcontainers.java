@@ -16,9 +16,9 @@ import org.junit.jupiter.api.extension.ExtendWith;
 @ExtendWith(TestcontainersExtension.class)
 public @interface Testcontainers {
 
-    /** Has no effect, because pgfresh needs no Docker. */
+    /** Has no effect, because pgfresh doesn't need Docker. */
     boolean disabledWithoutDocker() default false;
 
-    /** Has no effect: a start takes milliseconds. */
+    /** Has no effect, because a start takes only milliseconds. */
     boolean parallel() default false;
 }

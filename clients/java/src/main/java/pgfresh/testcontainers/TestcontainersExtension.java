@@ -44,7 +44,7 @@ final class TestcontainersExtension
         return fields(type, field -> Modifier.isStatic(field.getModifiers())).map(field -> read(field, null));
     }
 
-    /** Returns the containers of the test's object, and of the objects around it. */
+    /** Returns the containers in the test instance and in its enclosing instances. */
     private static Stream<PostgreSQLContainer<?>> ofTest(ExtensionContext context) {
         List<Object> objects = context.getRequiredTestInstances().getAllInstances();
         return objects.stream()

@@ -1,5 +1,5 @@
 /**
- * Classes of Testcontainers that a suite for PostgreSQL uses, with pgfresh underneath. To switch, change the imports. A container is
- * a leased database, so it starts in milliseconds, without Docker.
+ * The Testcontainers classes that PostgreSQL suites use, implemented with pgfresh. To switch, change the imports. A
+ * container is a leased database, so it starts in milliseconds and doesn't need Docker.
  */
 package pgfresh.testcontainers;

@@ -25,7 +25,7 @@ import org.junit.jupiter.api.Nested;
 import org.junit.jupiter.api.Test;
 import pgfresh.PgfreshException;
 
-/** The calls of a suite for Testcontainers. The names of all their methods are in a file. */
+/** Tests the calls that a Testcontainers suite makes. A file has the names of all methods in Testcontainers' class. */
 @Testcontainers
 class PostgreSQLContainerTest {
 
@@ -134,7 +134,10 @@ class PostgreSQLContainerTest {
                 () -> new PostgreSQLContainer<>("postgres:17").withDatabaseName("a\0b").start());
     }
 
-    /** The file has the public methods of org.testcontainers:postgresql 1.21.3, but those with types of Docker alone. */
+    /**
+     * The file has the public methods of org.testcontainers:postgresql 1.21.3, except methods with Docker's own
+     * types.
+     */
     @Test
     void methodsOfTestcontainersAreThere() throws IOException {
         try (InputStream file = getClass().getResourceAsStream("/testcontainers-methods.txt")) {
