@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// Command `npx pgfresh …`: runs the binary of the platform's package, or else the one on PATH.
+// Implements `npx pgfresh …`: runs the binary in the platform's package, or else the binary on PATH.
 
 "use strict";
 
@@ -13,7 +13,7 @@ if (!binary) {
 }
 const child = spawn(binary, process.argv.slice(2), { stdio: "inherit" });
 for (const signal of ["SIGHUP", "SIGINT", "SIGTERM"]) {
-  // A terminal sends Ctrl-C to both processes, so this one must not send it again.
+  // A terminal sends Ctrl-C to both processes, so this process must not forward it.
   process.on(signal, () => (signal === "SIGINT" && process.stdin.isTTY) || child.kill(signal));
 }
 child.on("error", (error) => {

@@ -1,4 +1,5 @@
-// Path of the pgfresh binary. Each platform has a package with the binary of this version, and npm installs the one that fits.
+// Finds the pgfresh binary. Each platform has a package with the binary of this version, and npm installs the matching
+// package.
 
 "use strict";
 
@@ -7,13 +8,14 @@ const path = require("node:path");
 
 const PLATFORM = `@pgfresh/${process.platform}-${process.arch}`;
 
-// Commands that install pgfresh from a checkout, by process.platform. The scripts of "make install" need a newer bash than macOS has.
+// Commands that install pgfresh from a checkout, by process.platform. "make install" isn't for macOS, because its
+// scripts need a newer bash than macOS has.
 const COMMANDS = new Map([
   ["linux", "make install"],
   ["darwin", "cargo install --locked --path crates/pgfresh"],
 ]);
 
-// Returns the hint if there is no binary on a platform. The other clients have the same texts.
+// Returns the hint for a missing binary. `platform` is a value of process.platform. All clients have the same texts.
 function installHint(platform) {
   const command = COMMANDS.get(platform);
   if (command) return `Run "${command}" in a checkout of pgfresh, or set PGFRESH_BIN to where it is.`;
@@ -22,7 +24,7 @@ function installHint(platform) {
 
 const HINT = installHint(process.platform);
 
-// Returns the path in the platform's package, or undefined if npm has not installed the package.
+// Returns the path of the binary in the platform's package, or undefined if npm hasn't installed the package.
 function bundledBinary() {
   try {
     return require.resolve(`${PLATFORM}/bin/pgfresh`);
@@ -31,7 +33,7 @@ function bundledBinary() {
   }
 }
 
-// Returns the first pgfresh on PATH, or undefined. Skips every `bin/pgfresh.js`, which npm and npx put first.
+// Returns the first pgfresh on PATH, or undefined. Skips each `bin/pgfresh.js`, because npm and npx put it first.
 function binaryOnPath() {
   const paths = (process.env.PATH ?? "").split(path.delimiter).map((folder) => path.join(folder, "pgfresh"));
   return paths.find((file) => {

@@ -1,9 +1,10 @@
 "use strict";
 
-// Symbols that jest's environment shares with `pgfresh/jest`. jest loads this module twice, but `Symbol.for` returns equal symbols.
+// Symbols that jest's environment shares with `pgfresh/jest`. jest loads this module twice, but `Symbol.for` returns
+// the same symbols.
 module.exports = {
-  // Key in the global object: whether the running test has failed. The environment sets it.
+  // Key in the global object: whether the running test has failed. The environment sets the value.
   FAILED: Symbol.for("pgfresh: the test has failed"),
-  // Property of a hook that runs after all others of its file or `describe`.
+  // Property that marks a hook to run after all other hooks in its file or `describe`.
   LAST: Symbol.for("pgfresh: the hook runs last"),
 };

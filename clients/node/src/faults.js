@@ -1,10 +1,10 @@
-// Faults of a database in the form of the HTTP API.
+// Converts faults to and from the HTTP API's format.
 
 "use strict";
 
 const CONNECTIONS = { "connection lost": "reset", "connection silent": "silent" };
 
-// Returns the body of a request for a fault. `what` may be missing. Numbers are times in milliseconds.
+// Returns the body of a fault request. `what` may be missing. Times that are numbers are in milliseconds.
 function faultOf(what, options = {}) {
   if (typeof what === "object") return faultOf(undefined, what);
   const { delay, bandwidth, at, statement, nth, times, duration, readOnly } = options;
@@ -13,7 +13,7 @@ function faultOf(what, options = {}) {
   return { ...body, duration: timeOf(duration), read_only: timeOf(readOnly) };
 }
 
-// Returns a time with its unit. A number is in milliseconds.
+// Returns a time as text with a unit. A number is in milliseconds.
 function timeOf(time) {
   return typeof time === "number" ? `${Math.ceil(time)}ms` : time;
 }
@@ -22,7 +22,7 @@ function statusOf({ fault: text, times, fired, candidates, statements }) {
   return { text, times, fired, candidates, statements };
 }
 
-// Returns a message about the faults in a response that never fired, empty if there are none.
+// Returns a message about the faults in a response that never fired, or "" if all faults fired.
 function unfiredMessage({ unfired_faults = [] }) {
   return unfired_faults.map((fault) => `fault did not fire: ${fault}`).join("\n");
 }

@@ -1,4 +1,5 @@
-// Fresh PostgreSQL databases for tests, from the pgfresh binary. The package has no driver: a database is a name and URLs.
+// Leases fresh PostgreSQL databases for tests from the pgfresh binary. The package has no driver: a `Database` has a
+// name and URLs.
 
 "use strict";
 
@@ -15,10 +16,10 @@ class Database {
   #test;
   #exceeded = [];
   #resets = 0;
-  // Whether this object has requested a fault since the lease or last reset.
+  // Whether this object has requested a fault since the lease or the last reset.
   #faulty = false;
 
-  // `limits` is the budget in the form of the HTTP API. `test` is the name of the test, if the caller knows it.
+  // `limits` is the budget, as the HTTP API expects it. `test` is the name of the test, or undefined if it is unknown.
   constructor({ name, url, jdbc_url, socket_url, replica_url, template, recorded = false }, limits, test) {
     Object.assign(this, { name, url, jdbcUrl: jdbc_url, socketUrl: socket_url, template });
     if (replica_url) this.replicaUrl = replica_url;
@@ -28,7 +29,8 @@ class Database {
   }
 
   static {
-    // Resets a database that several tests use in turn, for the next of them. If the last one passed, its faults must have fired.
+    // Resets a database that consecutive tests share, before `test` uses it. Rejects if the previous test passed
+    // although one of its faults never fired.
     beginTest = async (database, test, { passed }) => {
       const unfired = await database.#reset({ closeSessions: true });
       database.#test = test;
@@ -36,7 +38,8 @@ class Database {
       if (passed && unfired) throw new PgfreshError(unfired);
     };
 
-    // Ends a lease. Resolves to the URL of a kept database, and to a message about faults that never fired.
+    // Ends a lease. Resolves to the URL of the database if pgfresh keeps it, and a message about faults that never
+    // fired.
     endLease = async (database, { failed = false, test } = {}) => {
       database.#faulty = false;
       const ended = await (await server()).request("DELETE", pathOf(database) + queryOf(failed, test));
@@ -53,7 +56,7 @@ class Database {
     if (unfired) throw new PgfreshError(unfired);
   }
 
-  // Resolves to a message about faults that never fired.
+  // Resets the database. Resolves to a message about faults that never fired.
   async #reset({ closeSessions = false } = {}) {
     const test = this.#test === undefined ? {} : { test: sendable(this.#test) };
     const body = { ...(closeSessions && { close_sessions: true }), ...test, ...this.#limits };
@@ -100,7 +103,7 @@ class Database {
     const exceeded = [...this.#exceeded, ...(message ? [message] : [])];
     if (!exceeded.length) return;
     const error = new Error(exceeded.map((message) => `budget exceeded: ${message}`).join("\n"));
-    // A stack trace would show the end of the test, not the statements that exceeded the budget.
+    // The stack trace would show the end of the test, not the statements that exceeded the budget, so omit it.
     error.stack = `${error}`;
     throw error;
   }
@@ -111,7 +114,7 @@ class Database {
     this.#faulty = false;
     if (!unfired) return;
     const error = new PgfreshError(unfired);
-    // A stack trace would show the end of the test.
+    // The stack trace would show the end of the test, so omit it.
     error.stack = `${error}`;
     throw error;
   }
@@ -128,7 +131,7 @@ function queryOf(failed, test) {
   return parts.length ? `?${parts.join("&")}` : "";
 }
 
-// Returns at most 1000 characters of a test's name. Replaces lone surrogates, which UTF-8 cannot encode.
+// Returns at most the first 1000 characters of a test name. Replaces lone surrogates, because UTF-8 can't encode them.
 function sendable(test) {
   return Buffer.from(test.slice(0, 1000)).toString();
 }
@@ -137,7 +140,7 @@ function pathOf(database) {
   return `/v1/databases/${encodeURIComponent(database.name)}`;
 }
 
-// Returns a budget in the form of the HTTP API. A number as `time` is in milliseconds.
+// Returns a budget, as the HTTP API expects it. If `time` is a number, it is in milliseconds.
 function limitsOf({ statements, nPlusOne, time } = {}) {
   const limits = { statements, n_plus_one: nPlusOne, time: timeOf(time) };
   return Object.fromEntries(Object.entries(limits).filter(([, limit]) => limit !== undefined));
@@ -170,8 +173,8 @@ async function withFreshDatabase(...options) {
   return result;
 }
 
-// Releases the database of a test, and rejects if the test exceeded its budget, or if a fault never fired. A test that has failed or
-// was skipped has no budget, and its faults need not have fired.
+// Releases the database of a test. Rejects if the test exceeded its budget or if one of its faults never fired,
+// unless the test failed or was skipped.
 async function endTest(database, { failed = false, skipped = false, test, print } = {}) {
   let error;
   if (!failed && !skipped) {
@@ -182,7 +185,7 @@ async function endTest(database, { failed = false, skipped = false, test, print 
       error = reason;
     }
   }
-  // A name, even an empty one, tells `pgfresh run` that the client reports the budget.
+  // A name, even an empty name, tells `pgfresh run` that the client reports the budget.
   const named = test || (database.recorded ? "" : undefined);
   const { url, unfired } = await endLease(database, { failed: failed || error !== undefined, test: named });
   reportKept(url, print);
@@ -190,7 +193,7 @@ async function endTest(database, { failed = false, skipped = false, test, print 
   if (unfired && !failed && !skipped) throw new PgfreshError(unfired);
 }
 
-// Prints the URL of a failed test's database, if pgfresh keeps it.
+// Prints the URL of a failed test's database if pgfresh keeps the database.
 function reportKept(url, print = console.error) {
   if (url) print(`pgfresh: kept the database of the failed test: ${url}`);
 }

@@ -1,5 +1,6 @@
-// jest's environment for Node, with two additions for `pgfresh/jest`. It records whether the running test has failed, because hooks
-// do not know. It moves the hook that releases a database behind all others, because jest runs hooks in their order.
+// Extends jest's Node environment for `pgfresh/jest`: records whether the running test has failed, because hooks
+// can't determine this, and moves the hook that releases a database after all other hooks, because jest runs hooks in
+// the order of their definition.
 
 "use strict";
 

@@ -1,8 +1,7 @@
 import type { Database, DatabaseOptions } from "./index.js";
 
 /**
- * Leases a database before each test of the calling file or `describe`, and releases it afterwards. Within a test, the returned
- * object is the database of that test. A test fails if it exceeds its budget, or if a
- * fault never fires.
+ * Leases a database before each test in the calling file or `describe`, and releases it afterwards. Within a test, the
+ * returned object is the database of this test. A test fails if it exceeds its budget or if a fault never fires.
  */
 export function useFreshDatabase(options?: DatabaseOptions): Omit<Database, "release">;

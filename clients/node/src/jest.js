@@ -1,4 +1,4 @@
-// Helper for jest: a database for each test of a file or of a `describe`.
+// Helper for jest: leases a database for each test in a file or `describe`.
 
 "use strict";
 
@@ -7,13 +7,14 @@ const path = require("node:path");
 const { endTest, freshDatabaseFor } = require("./index.js");
 const { FAILED, LAST } = require("./failed.js");
 
-// Returns the name of the running test for reports: the path of its file from the working directory, and its own name.
+// Returns the name of the running test for reports: the file path, relative to the working directory, and the test
+// name.
 function testName() {
   const { currentTestName, testPath } = expect.getState();
   return testPath ? `${path.relative(process.cwd(), testPath)} > ${currentTestName}` : currentTestName;
 }
 
-// Database of the running test. One object stands for the databases of all tests in turn.
+// Database of the running test. The object delegates to the current database, because each test has a new one.
 class CurrentDatabase {
   #database;
 

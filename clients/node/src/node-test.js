@@ -6,11 +6,12 @@ const path = require("node:path");
 
 const { endTest, freshDatabaseFor } = require("./index.js");
 
-// Whether Node runs a hook that another hook has added. Node does since 20.19 and 22.13.
+// Whether Node runs hooks that another hook has added. Node 20 runs them since 20.19, and Node 22 since 22.13.
 const [major, minor] = process.versions.node.split(".").map(Number);
 const RUNS_ADDED_HOOKS = major >= 24 || (major === 22 && minor >= 13) || (major === 20 && minor >= 19);
 
-// Returns the path of the test's file from the working directory, and its name with those of its suites. Node has both since 20.16.
+// Returns the test's file path, relative to the working directory, and its name including its suites. Before Node
+// 20.16, Node provides neither, so the path is that of the main module and the name doesn't include suites.
 function nameOf(t) {
   const file = t.filePath ?? process.argv[1];
   const name = t.fullName ?? t.name;
@@ -20,9 +21,9 @@ function nameOf(t) {
 async function freshDatabase(t, options) {
   const test = nameOf(t);
   const database = await freshDatabaseFor(test, options);
-  // Node sets `t.passed` since 20.12.
+  // Before Node 20.12, `t.passed` is undefined, so no test counts as failed.
   const release = () => endTest(database, { failed: t.passed === false, test, print: (line) => t.diagnostic(line) });
-  // The release must follow the hooks that the test adds, because these close its connections.
+  // The release must come after the hooks that the test adds, because these hooks close the test's connections.
   t.after(RUNS_ADDED_HOOKS ? () => t.after(release) : release);
   return database;
 }

@@ -1,11 +1,12 @@
-// Helper for Playwright: `test` with a database for each worker, which begins each test in the state of its template.
+// Helper for Playwright: `test` with a database for each worker. Each test starts with the database in the state of its
+// template.
 
 "use strict";
 
 const { expect, test: base } = require("@playwright/test");
 const { beginTest, endLease, freshDatabaseFor, reportKept } = require("./index.js");
 
-// Last test of each database: its name, and its result.
+// Last test that used each database: the test's name and result.
 const last = new WeakMap();
 
 const test = base.extend({
@@ -15,7 +16,7 @@ const test = base.extend({
     async ({ freshOptions }, use) => {
       const database = await freshDatabaseFor(undefined, freshOptions);
       await use(database);
-      // Playwright ends a worker after a failed test.
+      // Playwright ends a worker after a failed test, so the last test determines whether the lease failed.
       const { url, unfired } = await endLease(database, last.get(database));
       reportKept(url);
       if (unfired && last.get(database)?.passed) throw new Error(unfired);
@@ -25,7 +26,8 @@ const test = base.extend({
 
   freshWorkerUrl: [async ({ freshWorkerDatabase }, use) => use(freshWorkerDatabase.url), { scope: "worker" }],
 
-  // Playwright begins an automatic fixture before all others of a test and its `beforeEach`, and ends it after them.
+  // Playwright sets up an automatic fixture before the test's `beforeEach` and all its other fixtures, and tears it
+  // down after them.
   freshReset: [
     async ({ freshWorkerDatabase: database }, use, testInfo) => {
       const name = testInfo.titlePath.join(" > ");

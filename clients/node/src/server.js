@@ -1,8 +1,9 @@
 // Client of the HTTP API: finds or starts one pgfresh server for the process.
 //
-// Under `pgfresh run`, PGFRESH_CONTROL has the address. Otherwise the client starts the binary, which joins or starts the background
-// server. The binary's standard input is a pipe, the lifeline: when this process ends in any way, the pipe closes, and pgfresh
-// releases the databases of the process. For a server on another machine, the lifeline is a connection that the process keeps open.
+// Under `pgfresh run`, PGFRESH_CONTROL has the address. Otherwise the client starts the binary, which joins or starts
+// the background server. The binary's standard input is a pipe, the lifeline: however this process ends, the pipe
+// closes, and pgfresh releases the databases of the process. For a server on another machine, the lifeline is a
+// connection that the process keeps open.
 
 "use strict";
 
@@ -16,15 +17,16 @@ const { Trust } = require("./trust.js");
 // Arguments of the binary.
 const ARGUMENTS = ["serve", "--shared", "--json"];
 
-// Timeout for a response, in milliseconds. The copy of a large template takes longest.
+// Timeout for a response, in milliseconds. Copying a large template takes longest.
 const RESPONSE_TIMEOUT = 600_000;
 
-// Timeout for a connection to another machine, in milliseconds.
+// Timeout for connecting to another machine, in milliseconds.
 const CONNECT_TIMEOUT = 30_000;
 
 class PgfreshError extends Error {
   name = "PgfreshError";
-  // Private, because vitest and Node print the properties of an error behind its message, which has all parts.
+  // Private, because vitest and Node print the properties of an error after its message, which already contains all
+  // parts.
   #parts;
 
   constructor(primary, { code, detail, hint, remedy, cause } = {}) {
@@ -61,8 +63,8 @@ class Server {
   #trust;
   #child;
 
-  // `trust` is how to verify the server's certificate, for `https`. `child` is the binary if this process has started it, otherwise
-  // undefined.
+  // `trust` verifies the server's certificate, for `https`. `child` is the process of the binary, or undefined if this
+  // process hasn't started the binary.
   constructor(url, secret, holder, { trust, child }) {
     this.#host = url.hostname;
     this.#port = url.port || "443";
@@ -76,19 +78,21 @@ class Server {
     return this.#child !== undefined;
   }
 
-  // Closes the lifeline, so that pgfresh releases the databases. Does nothing if another process started the binary.
+  // Closes the lifeline, so that pgfresh releases the databases. Does nothing if another process has started the
+  // binary.
   end() {
     this.#child?.stdin.end();
   }
 
-  // Variables with which another process uses this server. Its databases end with the holder of this process.
+  // Environment variables that make another process use this server. pgfresh releases the databases of the other
+  // process when the holder of this process ends.
   get environment() {
     const scheme = this.#trust ? "https" : "http";
     const control = `${scheme}://:${encodeURIComponent(this.#secret)}@${this.#host}:${this.#port}`;
     return { PGFRESH_CONTROL: control, ...(this.holder && { PGFRESH_HOLDER: this.holder }) };
   }
 
-  // Sends a request. Resolves to the body of the response, or to {} if it has none.
+  // Sends a request. Resolves to the response body, or to {} if the response has no body.
   async request(method, path, body) {
     const [status, text] = await this.#exchange(method, path, body && JSON.stringify(body), read);
     if (status >= 300) throw refusal(status, text);
@@ -96,7 +100,7 @@ class Server {
     return this.#trust ? this.#trust.addTo(answer) : answer;
   }
 
-  // Opens the lifeline, and sets the holder that ends with it.
+  // Opens the lifeline, and sets the holder, which ends when the lifeline closes.
   async hold() {
     const [status, text] = await this.#exchange("GET", "/v1/hold", undefined, (response) =>
       response.statusCode >= 300 ? read(response) : readHeld(response),
@@ -107,7 +111,7 @@ class Server {
     return this;
   }
 
-  // Returns the object in an answer.
+  // Returns the JSON object in a response.
   #parse(text) {
     let answer;
     try {
@@ -123,14 +127,14 @@ class Server {
     return new PgfreshError(`could not read the answer of pgfresh at ${this.#host}:${this.#port}: ${why}`, { cause });
   }
 
-  // Sends a request and resolves to what `receive` makes of the response.
+  // Sends a request and resolves to the result of `receive` for the response.
   #exchange(method, path, text, receive) {
     const headers = { authorization: `Bearer ${this.#secret}` };
     if (text !== undefined) {
       headers["content-type"] = "application/json";
       headers["content-length"] = Buffer.byteLength(text);
     }
-    // Only URLs have the brackets of an IPv6 address.
+    // Remove the brackets around an IPv6 address, because they are valid only in URLs.
     const to = { host: this.#host.replace(/^\[(.*)\]$/, "$1"), port: this.#port, method, path, headers, agent: false };
     return new Promise((resolve, reject) => {
       const request = this.#trust
@@ -152,14 +156,14 @@ class Server {
   }
 }
 
-// Resolves to the status and the whole body of a response.
+// Resolves to the status and the complete body of a response.
 async function read(response) {
   let text = "";
   for await (const part of response.setEncoding("utf8")) text += part;
   return [response.statusCode, text];
 }
 
-// Resolves to the status and the first line of a response. The response stays open, and does not keep the process alive.
+// Resolves to the status and the first line of a response. The response stays open, but doesn't keep the process alive.
 function readHeld(response) {
   return new Promise((resolve, reject) => {
     let text = "";
@@ -174,18 +178,18 @@ function readHeld(response) {
   });
 }
 
-// Hint if there is no response.
+// Hint if a server on this machine doesn't respond.
 const GONE = "If its server was stopped, start the tests again. If PGFRESH_CONTROL names a run that is over, unset it.";
 
-// Hints for a server on another machine.
+// Hints for a server on another machine that doesn't respond, or whose certificate can't be verified.
 const UNREACHABLE = 'Check the host and the port in PGFRESH_CONTROL, and that "pgfresh serve --listen" runs there.';
 const UNTRUSTED = "PGSSLROOTCERT must name the file of the server's root certificate. pgfresh makes a new one at each start.";
 
-// Hints if the binary is missing or another program.
+// Hints for a binary that is missing, and for a binary that isn't pgfresh.
 const SET = "Set PGFRESH_BIN to where pgfresh is, or unset it.";
 const CHECK = "Check that it is pgfresh, in the version of this client. PGFRESH_BIN sets another one.";
 
-// Hints in place of those that name options of the HTTP API, by remedy.
+// Hints that replace hints about HTTP API options, by remedy.
 const HINTS = new Map([
   ["begin_hold", "The server was restarted. Start the tests again."],
   ["close_sessions", "Close them first, or call reset({ closeSessions: true })."],
@@ -201,7 +205,7 @@ function refusal(status, text) {
   }
 }
 
-// Returns the error for an error object of pgfresh. Throws a TypeError if the object has no message.
+// Returns the error for an error object from pgfresh. Throws a TypeError if the object has no message.
 function errorFrom({ message, code, detail, hint, remedy }) {
   if (typeof message !== "string") throw new TypeError("it has no message");
   return new PgfreshError(message, { code, detail, hint: HINTS.get(remedy) ?? hint, remedy });
@@ -209,18 +213,19 @@ function errorFrom({ message, code, detail, hint, remedy }) {
 
 let found;
 
-// Resolves to the server of this process. The first call finds or starts it. If that fails, all later calls reject with the same
-// error, because another start could take as long.
+// Resolves to the server of this process. The first call finds or starts the server. If this fails, all later calls
+// reject with the same error, because a retry could take as long.
 function server() {
   found ??= find();
   return found;
 }
 
-// Variables that `exportServer` has set. They do not come from a parent process.
+// Environment variables that `exportServer` has set, as opposed to a parent process.
 let exported = {};
 
-// Finds or starts a server for a run of the tests, and sets the variables with which child processes find it. Watch mode calls it
-// before each run, because a migration may have changed the template, and a user may have stopped the server.
+// Finds or starts a server for a test run, and sets the environment variables that lead child processes to this
+// server. Watch mode calls this function before each run, because a migration may have changed the template, and a
+// user may have stopped the server.
 async function exportServer() {
   const before = found;
   for (const name of Object.keys(exported)) delete process.env[name];
@@ -231,14 +236,14 @@ async function exportServer() {
     Object.assign(process.env, environment);
     return environment;
   } finally {
-    // Close the old lifeline last, because a server without users may end.
+    // Close the old lifeline last, because a server without users may stop.
     before?.then((server) => server.end(), () => {});
   }
 }
 
 let usedControl;
 
-// Switches to the server of these variables, which `exportServer` returned in another process.
+// Switches to the server that `environment` names. `exportServer` returned these variables in another process.
 function useServer(environment) {
   if (!environment || environment.PGFRESH_CONTROL === usedControl) return;
   usedControl = environment.PGFRESH_CONTROL;
@@ -255,7 +260,7 @@ async function fromEnvironment(control) {
   const url = URL.canParse(control) ? new URL(control) : undefined;
   const isRemote = url?.protocol === "https:";
   const secret = url && decoded(url.password);
-  // A header has no other characters.
+  // A header can't contain other characters.
   if (!(isRemote || (url?.protocol === "http:" && url.port)) || !/^[!-~]+$/.test(secret ?? "")) {
     throw new PgfreshError("cannot read PGFRESH_CONTROL: it is not http[s]://:SECRET@HOST:PORT");
   }
@@ -265,7 +270,7 @@ async function fromEnvironment(control) {
   return isRemote && !holder ? server.hold() : server;
 }
 
-// Decodes the characters behind percent signs. Returns undefined if a percent sign has none.
+// Percent-decodes a text. Returns undefined if a percent sign isn't followed by a valid code.
 function decoded(text) {
   try {
     return decodeURIComponent(text);
@@ -286,7 +291,7 @@ function readTrust(file) {
 async function start() {
   const binary = process.env.PGFRESH_BIN || bundledBinary() || binaryOnPath();
   if (!binary) throw startError({ code: "ENOENT" }, "pgfresh");
-  // Ctrl-C does not reach a process in another session, so that tests can still release databases.
+  // Ctrl-C doesn't reach a process in another session, so tests can still release databases.
   const child = spawn(binary, ARGUMENTS, { stdio: ["pipe", "pipe", "inherit"], detached: true });
   const line = await firstLine(child, binary);
   // The child and its pipes must not keep this process alive.

@@ -1,10 +1,10 @@
-// Statements that the clients of a database ran, and their counts.
+// Counts the statements that the clients of a database run.
 
 "use strict";
 
 class Statements {
-  // `before` and `after` are the server's counts before and after a block. `wasReset` says that this object reset the database
-  // within the block. Lower counts after the block show a reset by another client.
+  // `before` and `after` are the server's counts before and after a block. `wasReset` tells whether this client reset
+  // the database within the block. Lower counts after the block indicate a reset by another client.
   constructor(before, after, wasReset) {
     this.complete = after.complete;
     let earlier = linesOf(before);

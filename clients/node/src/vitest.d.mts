@@ -7,10 +7,13 @@ export interface FreshFixtures {
   freshDatabase: Database;
   /** URL of `freshDatabase`. */
   freshUrl: string;
-  /** Options of `freshDatabase`. Set them with `test.scoped({ freshOptions: … })`, or for a project with `provide` in vitest's configuration. */
+  /**
+   * Options of `freshDatabase`. Set the options with `test.scoped({ freshOptions: … })`, or for a project with
+   * `provide` in vitest's configuration.
+   */
   freshOptions: DatabaseOptions;
 }
 
-/** `test` of vitest with fixtures for fresh databases. */
+/** vitest's `test` with fixtures for fresh databases. */
 export const test: TestAPI<FreshFixtures>;
 export const it: typeof test;

@@ -9,10 +9,11 @@ export const test = base.extend({
 
   freshDatabase: async ({ freshOptions, task, onTestFinished }, use) => {
     const test = nameOf(task);
-    // Undefined without the global setup.
+    // `inject` returns undefined without the global setup.
     useServer(inject("pgfresh"));
     const database = await freshDatabaseFor(test, freshOptions);
-    // vitest runs these hooks last, in reverse order: the hooks of the test close its connections before.
+    // vitest runs these hooks last, in reverse order, so the test's own hooks close its connections before this hook
+    // runs.
     onTestFinished(async () => {
       const state = task.result?.state;
       await endTest(database, { failed: state === "fail", skipped: state === "skip", test });
@@ -23,7 +24,7 @@ export const test = base.extend({
   freshUrl: async ({ freshDatabase }, use) => use(freshDatabase.url),
 });
 
-// Returns the name of a test as vitest shows it: "file > suite > test".
+// Returns the name of a test in vitest's format: "file > suite > test".
 function nameOf(task) {
   const parent = task.suite ?? task.file;
   return parent && parent !== task ? `${nameOf(parent)} > ${task.name}` : task.name;

@@ -1,4 +1,4 @@
-// Choice of the binary if the first pgfresh on PATH is the package's `bin/pgfresh.js`, as with npm and npx.
+// Tests which binary runs if the first pgfresh on PATH is the package's `bin/pgfresh.js`, as with npm and npx.
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
@@ -20,7 +20,7 @@ function folders(t) {
   const [shims, real] = ["shims", "real"].map((name) => path.join(folder, name));
   for (const path of [shims, real]) mkdirSync(path);
   symlinkSync(shim, path.join(shims, "pgfresh"));
-  // `#!/usr/bin/env node` of the shim needs it.
+  // The shim's `#!/usr/bin/env node` finds Node through this link.
   symlinkSync(process.execPath, path.join(shims, "node"));
   const program = path.join(real, "pgfresh");
   writeFileSync(program, '#!/bin/sh\necho "pgfresh: the real one, with $*" >&2\nexit 9\n');

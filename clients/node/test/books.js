@@ -1,10 +1,10 @@
-// Statements for the tests of budgets, in each framework.
+// Runs statements for the budget tests in each framework.
 
 "use strict";
 
 const pg = require("pg");
 
-// Runs one query for each author, after the statement `before` if there is one.
+// Runs one query for each author: an N+1. Runs the statement `before` first if it is given.
 async function booksOf(database, authors, before) {
   const client = new pg.Client(database.url);
   await client.connect();

@@ -1,11 +1,11 @@
-// Fake pgfresh server, whose responses a test chooses.
+// Fake pgfresh server whose responses come from a test.
 
 import { once } from "node:events";
 import http from "node:http";
 
 export const SECRET = "5ec7e700000000000000000000000000";
 
-// Starts a server. `answer` gets each request and returns status and body, or null to close the connection.
+// Starts a server. `answer` receives each request and returns the status and the body, or null to close the connection.
 export async function counterpart(answer, host = "127.0.0.1") {
   const requests = [];
   const server = http.createServer(async (request, response) => {
@@ -27,7 +27,7 @@ export async function counterpart(answer, host = "127.0.0.1") {
   return { requests, port, control, close: () => server.close() };
 }
 
-// Starts a server that names databases `fresh_N` and keeps those of failed tests.
+// Starts a server that names databases `fresh_N` and keeps the databases of failed tests.
 export function keeping() {
   let number = 0;
   return counterpart(({ method, path }) => {

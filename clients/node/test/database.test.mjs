@@ -1,4 +1,4 @@
-// Leases, resets, releases and counts on a real server.
+// Tests leases, resets, releases and counts on a real server.
 
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
@@ -59,12 +59,12 @@ test("withFreshDatabase returns the result and releases", async (t) => {
   const database = await withFreshDatabase((database) => database);
   await assert.rejects(database.reset(), /is not leased/);
 
-  // The background server keeps the database of a failure.
+  // The background server keeps the database of a failed test.
   const printed = t.mock.method(console, "error", () => {});
   let url;
   const failing = withFreshDatabase((database) => query((url = database.url), "SELECT 1 / 0"));
   await assert.rejects(failing, /division by zero/);
-  // pgfresh renames a kept database, so that its name is free.
+  // pgfresh renames a kept database, so that the next lease can use its name.
   const line = `pgfresh: kept the database of the failed test: ${url}_failed_`;
   const calls = printed.mock.calls.map((call) => call.arguments);
   assert.equal(calls.length, 1);

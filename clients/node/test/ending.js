@@ -1,4 +1,4 @@
-// Connection that the test must close before the release: pg throws an error if the server closes it.
+// Provides a connection that the test must close before the release. If the server closes it, pg throws an error.
 
 "use strict";
 

@@ -1,4 +1,4 @@
-// Texts of errors.
+// Tests error messages.
 
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -14,7 +14,7 @@ import { counterpart } from "./counterpart.mjs";
 const standIn = fileURLToPath(new URL("../../transcripts/pgfresh", import.meta.url));
 const require = createRequire(import.meta.url);
 
-// Loads the client again, with these variables, as a new process does.
+// Loads the client again with the environment variables `environment`, like a new process.
 function newClient(environment) {
   for (const name of Object.keys(process.env)) if (name.startsWith("PGFRESH_")) delete process.env[name];
   Object.assign(process.env, environment);

@@ -1,4 +1,4 @@
-// Uses of faults for the tests of each framework.
+// Requests faults for the tests in each framework.
 
 "use strict";
 
@@ -26,5 +26,5 @@ exports.fires = async (database) => {
 // Requests a fault that never fires.
 exports.never = (database) => database.fault({ delay: 2000, statement: "UPDATE" });
 
-// Sets a fault with SQL that never fires.
+// Requests a fault with SQL. The fault never fires.
 exports.neverBySql = (database) => query(database, `SET pgfresh.fault = '{"error": "57014", "statement": "never"}'`);

@@ -1,4 +1,4 @@
-// Helpers for test frameworks, in separate runs of each framework.
+// Tests the helpers for test frameworks, in separate runs of each framework.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -18,7 +18,7 @@ const frameworks = {
   "node:test": ["--test"],
 };
 
-// Names of the failed tests in the files `failing`, as the framework shows them.
+// Names of the failed tests in the files `failing`, in the format of each framework.
 const failing = {
   jest: ["test/jest/failing.test.js > fails", "test/jest/failing.test.js > with a hook fails before it begins"],
   vitest: ["failing.test.mjs > fails", "failing.test.mjs > with a hook > fails before it begins"],
@@ -27,10 +27,10 @@ const failing = {
 
 const [major, minor] = process.versions.node.split(".").map(Number);
 const runsAddedHooks = major >= 24 || (major === 22 && minor >= 13) || (major === 20 && minor >= 19);
-// In Node 18, a hook of node:test cannot see whether its test has failed.
+// In Node 18, a node:test hook can't determine whether its test has failed.
 const reportsFailures = (framework) => framework !== "node:test" || major >= 20;
 
-// Runs the framework on its files of that name. Resolves to the exit code and the output.
+// Runs the framework on its files called `name`. Resolves to the exit code and the output.
 async function run(framework, name, environment, ...around) {
   const suffix = framework === "jest" ? "js" : "mjs";
   const folder = framework === "node:test" ? "test/node-test/" : "";
@@ -38,7 +38,7 @@ async function run(framework, name, environment, ...around) {
   const paths = files.map((file) => `${folder}${file}.test.${suffix}`);
   const [program, ...command] = [...around, process.execPath, ...frameworks[framework], ...paths];
   const env = { ...process.env, CI: "true", NO_COLOR: "1", ...environment };
-  // With this variable, `node --test` would act as a child of this test runner.
+  // With this variable, `node --test` would run as a child of this test runner.
   delete env.NODE_TEST_CONTEXT;
   const child = spawn(program, command, { cwd: root, env });
   let text = "";
@@ -91,7 +91,7 @@ for (const framework of Object.keys(frameworks)) {
     ]), text);
     assert.match(text, /7 × SELECT \? WHERE \? > \? \(N\+1\)\n +1 × CREATE TABLE t\(\)/);
     assert.match(text, /by itself/);
-    // pgfresh keeps their databases like those of other failed tests.
+    // pgfresh keeps the databases of these tests like those of other failed tests.
     assert.equal(new Set(text.match(/kept the database of the failed test: postgresql:.*/g)).size, 4, text);
     if (framework === "node:test" && runsAddedHooks) assert.match(text, /the hooks after it run, too/);
   });
@@ -107,7 +107,8 @@ for (const framework of Object.keys(frameworks)) {
       "fault did not fire: 57P03 at connect (no such connection)",
     ]), text);
     assert.match(text, /by itself/);
-    // The test of SQL has ended when the client hears of its fault.
+    // The client learns about a fault that was requested with SQL only after the test has ended, so pgfresh doesn't
+    // keep the database of this test.
     assert.equal(new Set(text.match(/kept the database of the failed test: postgresql:.*/g)).size, 3, text);
   });
 
@@ -124,10 +125,10 @@ for (const framework of Object.keys(frameworks)) {
     // The test without a limit exceeds the budget of the file.
     assert.match(text, /(Tests +5 failed|Tests: +5 failed|fail 5\n)/, text);
     assert.match(text, /budget exceeded: 40 statements, 7 allowed\n/);
-    // The run does not repeat the errors of the tests.
+    // "pgfresh run" doesn't repeat the errors that the tests reported.
     assert.doesNotMatch(text, /a test exceeded its budget/);
 
-    // A reset divides the statements of a test into two parts with its name.
+    // A reset splits the statements of a test into two parts. Both parts have the name of the test.
     const { tests } = JSON.parse(await readFile(report, "utf8"));
     const divided = tests.filter(({ name }) => name.endsWith("before a reset"));
     assert.deepEqual(divided.map(({ statements }) => statements).sort(), [1, 10], JSON.stringify(tests));
@@ -149,7 +150,7 @@ for (const framework of ["jest", "vitest"]) {
   test(`${framework}: the global setup builds the template first`, { timeout: 120_000 }, async (t) => {
     const folder = await mkdtemp(join(tmpdir(), "pgfresh-built-"));
     t.after(() => rm(folder, { recursive: true }));
-    // The setup has the path, so that no background server of another framework has that template.
+    // The setup command contains the path, so the background servers of other frameworks can't have this template.
     const built = join(folder, "built");
     const { code, text } = await run(framework, "built", { PGFRESH_SETUP: `touch "${built}"`, BUILT: built, PGFRESH_IDLE: "1s" });
     assert.equal(code, 0, text);

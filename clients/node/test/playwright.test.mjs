@@ -1,4 +1,4 @@
-// Helper for Playwright, in separate runs of Playwright without a browser.
+// Tests the helper for Playwright, in separate Playwright runs without a browser.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -72,7 +72,7 @@ test("a fault that never fires fails the test", { timeout: 600_000 }, async (t) 
   assert.equal(code, 1, text);
   assert.match(text, /3 failed\n[^]*1 skipped\n +3 passed/, text);
   assert.match(text, /fault did not fire: delay of 2000 ms before statement "UPDATE" \(no such statement\)/);
-  // A fault of SQL fails the test that resets the database next.
+  // A fault that was requested with SQL fails the next test, because that test resets the database.
   assert.match(text, /fault did not fire: 57014 before statement "never"/);
   assert.equal(new Set(text.match(/kept the database of the failed test: postgresql:.*/g)).size, 2, text);
 });

@@ -1,4 +1,4 @@
-// Lifetime of the binary: one start for each process, and the end with the process.
+// Tests that each process starts the binary once, and that the binary ends with the process.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -12,8 +12,8 @@ const BEGIN = `
   (async () => {
     const database = await freshDatabase();`;
 
-// Runs a Node program in a new session, and resolves when it has leased a database. The binary inherits standard error, so the pipe
-// closes only after the binary has ended, too.
+// Runs a Node program in a new session, and resolves once it has leased a database. The binary inherits standard
+// error, so the pipe closes only after the binary has ended, too.
 async function start(program) {
   const child = spawn(process.execPath, ["-e", `${BEGIN} ${program}; console.log("ready"); })()`], { cwd: root, detached: true });
   const output = { out: "", error: "" };

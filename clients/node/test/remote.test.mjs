@@ -1,4 +1,4 @@
-// Server on another machine, which PGFRESH_CONTROL=https://… names. 127.0.0.2 stands for it.
+// Tests a server on another machine, which PGFRESH_CONTROL=https://… names. 127.0.0.2 stands for the other machine.
 
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
@@ -24,7 +24,7 @@ const binary = process.env.PGFRESH_BIN || "pgfresh";
 const root = fileURLToPath(new URL("..", import.meta.url));
 const timeout = 120_000;
 
-// Starts a server that other machines can use. `restart` starts it again at the same port.
+// Starts a server that other machines can use. `restart` restarts the server on the same port.
 async function remoteServer(t, ...options) {
   const folder = mkdtempSync(path.join(tmpdir(), "pgfresh-remote-"));
   if (options.length > 0) execFileSync("openssl", OPENSSL.split(" "), { cwd: folder, stdio: "ignore" });
@@ -54,7 +54,7 @@ async function remoteServer(t, ...options) {
   return remote;
 }
 
-// Loads the client again, with these variables, as a new process does.
+// Loads the client again with the environment variables `environment`, like a new process.
 function newClient(environment) {
   for (const name of ["PGFRESH_HOLDER", "PGSSLROOTCERT"]) delete process.env[name];
   Object.assign(process.env, environment);

@@ -1,4 +1,4 @@
-// Transcripts of `../../transcripts`, which all clients follow.
+// Plays the transcripts in `../../transcripts`, which all clients follow.
 
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
@@ -12,7 +12,7 @@ import { counterpart } from "./counterpart.mjs";
 const transcripts = path.resolve(import.meta.dirname ?? path.dirname(new URL(import.meta.url).pathname), "../../transcripts");
 const require = createRequire(import.meta.url);
 
-// Loads the client again, as a new process does.
+// Loads the client again, like a new process.
 function newClient() {
   for (const module of ["../src/index.js", "../src/server.js"]) delete require.cache[require.resolve(module)];
   return require("../src/index.js");
@@ -23,7 +23,7 @@ function camelCase(options = {}) {
   return Object.fromEntries(Object.entries(options).map(([name, value]) => [rename(name), value]));
 }
 
-// Executes a step, and returns its database.
+// Executes a step, and returns the database that it leased or used.
 async function act(client, { do: what, with: options, answer }, database) {
   if (what === "lease") return client.freshDatabase(camelCase(options));
   if (what === "reset") await database.reset(camelCase(options));
@@ -41,7 +41,7 @@ function requestFault(database, { error, connection, ...options }) {
   return what ? database.fault(what, camelCase(options)) : database.fault(camelCase(options));
 }
 
-// Returns a fault of a response as the client describes it.
+// Converts a fault in a response to the client's format.
 function described({ number, fault, ...others }) {
   assert.ok(number > 0);
   return { text: fault, ...others };

@@ -1,4 +1,4 @@
-// Type checks of the declarations for ES modules. tsc reads this file, and no test runs it.
+// Checks the declarations for ES modules. tsc checks the types in this file, but no test runs it.
 
 import { test as nodeTest } from "node:test";
 
@@ -24,13 +24,13 @@ await database.fault({ delay: "2s", statement: "SELECT … FROM orders" });
 await database.fault("failover", { duration: 1000, readOnly: "2s" });
 const faults: readonly FaultStatus[] = await database.faults();
 await database.checkFaults();
-// @ts-expect-error: there is no such moment
+// @ts-expect-error: `at` doesn't accept this moment
 await database.fault("40001", { at: "never" });
-// @ts-expect-error: a budget has no limit of this name
+// @ts-expect-error: a budget doesn't have this limit
 await freshDatabase({ budget: { rows: 5 } });
-// @ts-expect-error: pgfresh has no isolation of this name
+// @ts-expect-error: pgfresh doesn't have this isolation
 await freshDatabase({ isolation: "none" });
-// @ts-expect-error: the name of a database does not change
+// @ts-expect-error: the name of a database is read-only
 database.name = "another";
 
 nodeTest("a test", async (t) => {

@@ -1,4 +1,4 @@
-// Type checks of the declarations for CommonJS. tsc reads this file, and no test runs it.
+// Checks the declarations for CommonJS. tsc checks the types in this file, but no test runs it.
 
 import pgfresh = require("pgfresh");
 import { freshDatabase } from "pgfresh/node-test";

@@ -1,5 +1,6 @@
-// Usage: watch.mjs FRAMEWORK. Runs the file "watched" three times in one process, as watch mode does. The schema changes before the
-// second run, and `pgfresh stop` ends the background server before the third. Exits with 0 if one pgfresh is left.
+// Usage: watch.mjs FRAMEWORK. Runs the file "watched" three times in one process, like watch mode. The schema changes
+// before the second run, and `pgfresh stop` stops the background server before the third. Exits with 0 once one
+// pgfresh is left.
 
 import { execFileSync } from "node:child_process";
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
@@ -22,7 +23,7 @@ async function vitest() {
   return () => started.rerunFiles();
 }
 
-// Returns the process ids of the running `pgfresh serve` that this process has started.
+// Returns the process ids of running `pgfresh serve` processes that this process has started.
 function servers() {
   const lines = readdirSync("/proc/self/task").map((thread) => readFileSync(`/proc/self/task/${thread}/children`, "utf8"));
   return lines.join(" ").split(" ").filter((pid) => {
@@ -39,6 +40,6 @@ writeFileSync(process.env.PGFRESH_SQL, "CREATE TABLE one(); CREATE TABLE two()")
 await again();
 execFileSync(process.env.PGFRESH_BIN || "pgfresh", ["stop"], { stdio: "inherit" });
 await again();
-// The binary of the previous run takes a moment to notice its closed lifeline.
+// The binary of the previous run takes a moment to notice that its lifeline is closed.
 while (servers().length > 1) await setTimeout(10);
 process.exit(servers().length === 1 ? 0 : 1);

@@ -1,4 +1,4 @@
-// Watch mode, in which one process runs the tests several times.
+// Tests watch mode, where one process runs the tests several times.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";

@@ -1,4 +1,4 @@
-// Test body for watch mode: appends the number of the database's tables to the file REPORT.
+// Test body for watch mode: appends the number of tables in the database to the file REPORT.
 
 "use strict";
 

@@ -42,7 +42,7 @@ test("counted", async (t) => {
   const database = await freshDatabase(t, { record: true });
   const statements = await database.statements(() => booksOf(database, 3));
   assert.equal(`${statements}`, "3 statements: 3x SELECT ? WHERE ? > ?");
-  // After the reset, the statement of before runs more often.
+  // After the reset, the earlier statement runs more often than before it.
   const again = await database.statements(async () => {
     await database.reset();
     await booksOf(database, 4);

@@ -1,7 +1,7 @@
 const pg = require("pg");
 const { expect, test: base } = require("../../src/playwright.js");
 
-// Like the sessions of an app that outlives a test.
+// A pool whose sessions outlive a test, like those of an app.
 const test = base.extend({
   pool: [
     async ({ freshWorkerUrl }, use) => {
@@ -27,7 +27,7 @@ for (const number of [1, 2, 3, 4, 5, 6]) {
     expect(freshWorkerUrl).toBe(freshWorkerDatabase.url);
     names.add(freshWorkerDatabase.name);
     expect(names.size).toBe(1);
-    // The reset has ended the pool's sessions, which the pool may notice only when it uses one.
+    // The reset has closed the pool's sessions, but the pool may notice this only when it uses a session.
     const create = () => pool.query("CREATE TABLE only_mine ()");
     await create().catch(create);
   });
