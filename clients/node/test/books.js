@@ -4,7 +4,7 @@
 
 const pg = require("pg");
 
-// Runs one query for each author: an N+1. Runs the statement `before` first if it is given.
+// Runs one query for each author: an N+1. If there is a statement `before`, runs it first.
 async function booksOf(database, authors, before) {
   const client = new pg.Client(database.url);
   await client.connect();

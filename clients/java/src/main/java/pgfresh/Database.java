@@ -156,9 +156,10 @@ public final class Database implements AutoCloseable {
     }
 
     /**
-     * Runs a block and returns the statements that all clients ran meanwhile. pgfresh must record the statements,
-     * which {@code record = true} in {@link FreshDatabase} or {@link Options}, a {@link Budget}, or {@code [budget]}
-     * in {@code pgfresh.toml} enables.
+     * Runs a block and returns the statements that all clients ran meanwhile.
+     *
+     * <p>pgfresh must record the statements. To enable this, set {@code record} in {@link FreshDatabase} or {@link
+     * Options}, or limit the test with a {@link Budget} or with {@code [budget]} in {@code pgfresh.toml}.
      *
      * <pre>{@code
      * Statements ran = database.statements(() -> listOrders(connection));

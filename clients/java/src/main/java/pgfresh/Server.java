@@ -160,8 +160,8 @@ final class Server {
     }
 
     /**
-     * Returns the hint for a missing binary. {@code system} is a value of the property "os.name". "make install"
-     * isn't for macOS, because its scripts need a newer bash than macOS has.
+     * Returns the hint for a missing binary. {@code system} is a value of the property "os.name". On macOS, the hint
+     * isn't {@code make install}, because its scripts need a newer bash than macOS has.
      */
     static String installHint(String system) {
         String command =
