@@ -1,14 +1,16 @@
 #!/bin/sh
-# Installs pgfresh @VERSION@: the binary, its manual pages and shell completions. Run it as the user who tests; it needs no root.
+# Installs pgfresh @VERSION@: the binary, its manual pages and shell completions. Run it as the user who runs tests,
+# without root.
 #
 #   sh pgfresh-install.sh                    # into ~/.local; as root into /usr/local
 #   sh pgfresh-install.sh --to PREFIX
 #   sh pgfresh-install.sh --from FOLDER      # the files of the release are in a folder, or below another URL
 #
-# The digests of the archives are part of this script. If minisign is installed, the signature of SHA256SUMS is checked too.
+# This script contains the digests of the archives. If minisign is installed, the script also checks the signature of
+# SHA256SUMS.
 #
-# On a Mac: the build for macOS is experimental. curl marks no file as downloaded, and a browser does: then macOS refuses to start the
-# binary. "xattr -d com.apple.quarantine FILE" removes the mark from a file.
+# The build for macOS is experimental. macOS refuses to start a binary that a browser has downloaded, because browsers
+# mark downloaded files, unlike curl. "xattr -d com.apple.quarantine FILE" removes the mark from a file.
 set -eu
 
 version=@VERSION@
@@ -33,7 +35,7 @@ while [ $# -gt 0 ]; do
 done
 
 system=$(uname -s) machine=$(uname -m)
-# A shell under Rosetta says that the processor is Intel's.
+# A shell under Rosetta reports an Intel processor.
 if [ "$system" = Darwin ] && [ "$(sysctl -n hw.optional.arm64 2>/dev/null)" = 1 ]; then machine=arm64; fi
 case $system-$machine in
     Linux-x86_64 | Linux-amd64) platform=x86_64-linux digest=@DIGEST_X86_64_LINUX@ ;;
@@ -53,7 +55,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 
-# get FILE: fetches it into $work.
+# get FILE: downloads or copies the file to $work.
 get() {
     case $from in
         *://*)
@@ -69,7 +71,7 @@ get() {
     esac || fail "could not get \"$1\" from $from" "Name where the files of the release are: --from FOLDER or --from URL."
 }
 
-# sums: checks the digests on standard input. macOS has shasum alone.
+# sums: checks the digests on standard input. macOS has only shasum.
 sums() {
     if command -v sha256sum >/dev/null; then sha256sum -c - >/dev/null 2>&1; else shasum -a 256 -c - >/dev/null 2>&1; fi
 }
@@ -90,7 +92,7 @@ cd "$work/$name"
 umask 022
 mkdir -p "$prefix/bin" "$prefix/share/man/man1" "$prefix/share/bash-completion/completions" \
     "$prefix/share/zsh/site-functions" "$prefix/share/fish/vendor_completions.d" "$prefix/share/doc/pgfresh"
-# By a rename, so that a pgfresh that runs is not in the way.
+# Replace the binary with a rename, which works even while pgfresh is running.
 cp pgfresh "$prefix/bin/.pgfresh.$$"
 chmod 755 "$prefix/bin/.pgfresh.$$"
 mv -f "$prefix/bin/.pgfresh.$$" "$prefix/bin/pgfresh"

@@ -15,7 +15,7 @@ class Pgfresh < Formula
     end
   end
 
-  # Experimental: cross-built, its logic tested on Linux, never run on a Mac.
+  # Experimental: this build is cross-compiled, and its logic is tested on Linux, but nobody has run it on a Mac.
   on_macos do
     depends_on macos: :ventura
 

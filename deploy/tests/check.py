@@ -1,5 +1,5 @@
-"""Renders the chart with generated values, and holds it and the sidecar against the schemas of Kubernetes, of the Prometheus operator, and
-against what docs/kubernetes.md promises. Then it makes mistakes, each of which must be found.
+"""Renders the chart with generated values, and validates the result and the sidecar against the schemas of Kubernetes and the Prometheus
+operator, and against the rules in docs/kubernetes.md. Then it makes mistakes, and expects the validation to find each mistake.
 
 check.py SEED COUNT MONITOR HELM…: with each of these helms; the seed repeats a run of COUNT generated combinations of values. MONITOR is
 service-monitor.mjs beside the packages that it uses.
@@ -26,11 +26,11 @@ SIDECAR = ROOT / "deploy/sidecar.yaml"
 REFERENCE = "".join((ROOT / "docs" / page).read_text() for page in ["reference-cli.md", "reference-config.md", "reference-run.md"])
 OLDEST = re.search(r'^kubeVersion: ">=([0-9.]+)', (CHART / "Chart.yaml").read_text(), re.M)[1]
 NEWEST = kubernetes_validate.latest_version()
-# It reads them again for each document.
+# Cache the schemas, because kubernetes_validate would read them again for each document.
 kubernetes_validate.utils.schema_contents = functools.lru_cache(None)(kubernetes_validate.utils.schema_contents)
 
 REQUIRED = {"image": {"repository": "registry.example/pgfresh"}}
-# What may be chosen for each value, beside leaving it.
+# Settings to try for each value, besides its default.
 CHOICES = {
     ("nameOverride",): ["tests"],
     ("fullnameOverride",): ["databases", "a" * 52],
@@ -73,7 +73,7 @@ CHOICES = {
     ],
     ("priorityClassName",): ["low"],
 }
-# Values that are refused, with a word of the reason.
+# Values that the chart must refuse, with a word of the error.
 REFUSED = [
     ({"image": {"repository": ""}}, "image.repository is empty"),
     ({"image": {"repo": "x"}}, "repo"),
@@ -107,7 +107,7 @@ def put(values, path, choice):
 
 
 def combinations(generator, count):
-    """No value, each value alone, and so many combinations of them."""
+    """Yields the required values alone, with each single choice, and with `count` random combinations."""
     yield REQUIRED
     for path, choices in CHOICES.items():
         for choice in choices:
@@ -129,7 +129,7 @@ def template(helm, values, *options):
 
 
 def rendered(helms, values):
-    """What each helm makes of them, which is the same."""
+    """Returns the rendered chart. Checks that all helms render the same."""
     results = []
     for helm in helms:
         result = template(helm, values, "--kube-version", OLDEST)
@@ -151,7 +151,7 @@ def rendered(helms, values):
 
 @functools.lru_cache(None)
 def by_schema(text, version):
-    """What that version of Kubernetes would say of a document."""
+    """Returns the errors that this version of Kubernetes would report for a document."""
     document = json.loads(text)
     if document["apiVersion"].startswith("monitoring.coreos.com/"):
         return None
@@ -165,7 +165,7 @@ def by_schema(text, version):
 
 
 def pods(documents):
-    """The templates of pods, and the names of the volumes that their owner adds."""
+    """Yields the pod templates, and for each the names of the volumes that its owner adds."""
     for document in documents:
         if document["kind"] in ("StatefulSet", "Job"):
             spec = document["spec"]
@@ -173,14 +173,14 @@ def pods(documents):
 
 
 def quantity(text):
-    """In bytes; not a number if it is none: the schemas take any text."""
+    """Converts a size to bytes. Returns NaN for an invalid size, because the schemas accept any text."""
     units = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
     parts = re.fullmatch(r"([0-9.]+)(|k|M|G|Ki|Mi|Gi)", text)
     return float(parts[1]) * units[parts[2]] if parts else math.nan
 
 
 def of_containers(pod, claims, documents):
-    """What is wrong with the containers of a pod."""
+    """Yields the errors in a pod's containers."""
     volumes = {volume["name"]: volume for volume in pod.get("volumes", [])}
     made = {(document["kind"], document["metadata"]["name"]) for document in documents}
     for name, volume in volumes.items():
@@ -233,7 +233,7 @@ def of_containers(pod, claims, documents):
 
 
 def by_promises(documents):
-    """What is wrong with them beside their form, as docs/kubernetes.md has it."""
+    """Yields violations of the rules in docs/kubernetes.md, which the schemas don't check."""
     names = [(document["kind"], document["metadata"]["name"]) for document in documents]
     if len(set(names)) != len(names):
         yield f"two documents have one name: {names}"
@@ -281,20 +281,20 @@ def by_promises(documents):
 
 
 def mistakes(documents):
-    """What is wrong with their form, or else with what they say."""
+    """Returns the schema errors of the documents. If there are none, returns the violations of the rules."""
     texts = [json.dumps(document) for document in documents]
     found = [by_schema(text, version) for text in texts for version in (OLDEST, NEWEST)]
     return [mistake for mistake in found if mistake] or list(by_promises(documents))
 
 
 def of_monitors(monitors):
-    """What the Prometheus operator's schema says of each."""
+    """Returns the Prometheus operator's schema error for each monitor, or None."""
     result = subprocess.run(["node", sys.argv[3]], input=json.dumps(monitors), capture_output=True, text=True, check=True)
     return json.loads(result.stdout)
 
 
 def changed(documents, kind, path, change):
-    """A copy in which a member of the first document of that kind is something else, or nothing."""
+    """Returns a copy of the documents where a member of the first document of this kind is replaced or removed."""
     copied = copy.deepcopy(documents)
     part = next(document for document in copied if document["kind"] == kind)
     for key in path[:-1]:
@@ -308,7 +308,7 @@ def changed(documents, kind, path, change):
 
 POD = ("spec", "template", "spec")
 CONTAINER = (*POD, "containers", 0)
-# Of the chart: each is one that somebody could make.
+# Mistakes in the chart that somebody could make.
 PLANTED = [
     ("StatefulSet", ("spec", "replica"), 2),
     ("StatefulSet", ("spec", "replicas"), "2"),
@@ -339,7 +339,7 @@ PLANTED = [
     ("ConfigMap", ("metadata", "name"), "another"),
     ("Secret", ("data",), {"password": 5}),
 ]
-# Of the sidecar.
+# Mistakes in the sidecar.
 PLANTED_BESIDE = [
     ("Job", (*POD, "initContainers", 0, "restartPolicy"), None),
     ("Job", (*POD, "initContainers", 0, "restartPolicy"), True),
@@ -356,7 +356,7 @@ def main():
     versions = f"Kubernetes {OLDEST} and {NEWEST}"
     monitors, number = [], 0
     for values in combinations(random.Random(seed), count):
-        # One combination needs both; the first helm decides.
+        # This combination needs both, and rendering with the first helm is sufficient.
         if values.get("memory", {}).get("size") == "2.5Gi":
             values["resources"] = {"limits": {"memory": "4Gi"}}
         documents = rendered(helms, values)
@@ -371,7 +371,7 @@ def main():
     sidecar = list(yaml.safe_load_all(SIDECAR.read_text()))
     if found := mistakes(sidecar):
         sys.exit(f"{SIDECAR}:\n" + "\n".join(found))
-    # Before 1.28 an init container had no restartPolicy: the schemas differ, and are strict.
+    # Before 1.28, init containers didn't have restartPolicy. This shows that the schemas differ and are strict.
     assert any(by_schema(json.dumps(document), "1.27") for document in sidecar)
 
     project = {"project": {"files": {"pgfresh.toml": ""}}}

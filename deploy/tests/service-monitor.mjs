@@ -1,4 +1,5 @@
-// Reads ServiceMonitors as a JSON array, and writes for each what the Prometheus operator's schema has against it, or null.
+// Reads ServiceMonitors as a JSON array, and writes for each the validation error from the Prometheus operator's
+// schema, or null.
 import { readFileSync } from "node:fs";
 import { ServiceMonitor } from "@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1/ServiceMonitor";
 

@@ -1,5 +1,5 @@
-// Extends jest's Node environment for `pgfresh/jest`: records whether the running test has failed, because hooks
-// can't determine this, and moves the hook that releases a database after all other hooks, because jest runs hooks in
+// Extends jest's Node environment for `pgfresh/jest`. It records whether the running test has failed, because hooks
+// can't determine this. It moves the hook that releases a database after all other hooks, because jest runs hooks in
 // the order of their definition.
 
 "use strict";

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs pgfresh into a development container. The tools for such containers run this script as root while they build the image, with
-# the options of devcontainer-feature.json as variables.
+# Installs pgfresh into a development container. The tools for development containers run this script as root while
+# they build the image, with the options of devcontainer-feature.json as variables.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -40,7 +40,7 @@ has_postgres() {
 
 if [ "${POSTGRES:-true}" = true ] && ! has_postgres; then
     if command -v apt-get >/dev/null; then
-        # The package would start a server of its own in each container.
+        # Otherwise the package would start its own server in each container.
         mkdir -p /etc/postgresql-common
         echo "create_main_cluster = false" >>/etc/postgresql-common/createcluster.conf
         apt-get update -qq
@@ -54,6 +54,6 @@ if [ "${POSTGRES:-true}" = true ] && ! has_postgres; then
     fi
 fi
 
-# A volume gets the owner of this folder.
+# A volume that is mounted here inherits the owner of this folder.
 mkdir -p "$cache"
 chown "${_REMOTE_USER:-root}" "$cache"

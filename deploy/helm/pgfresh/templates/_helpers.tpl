@@ -2,7 +2,7 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
-{{/* Short enough that a pod's ordinal and "-headless" fit into a DNS label. */}}
+{{/* The name is short enough that a DNS label also has room for a pod's ordinal and "-headless". */}}
 {{- define "pgfresh.fullname" -}}
 {{- if .Values.fullnameOverride }}
 {{- .Values.fullnameOverride | trunc 52 | trimSuffix "-" }}
