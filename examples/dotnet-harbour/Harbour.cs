@@ -11,7 +11,7 @@ public class Harbour
         this.db = db;
     }
 
-    /// <summary>Returns the number of the call.</summary>
+    /// <summary>Moors a ship. Returns the number of its port call.</summary>
     public int Moor(string ship, int metres)
     {
         const string sql = @"

@@ -10,6 +10,6 @@ defmodule Kiosk.MixProject do
     ]
   end
 
-  # Debian's erlang-p1-pgsql, a driver that needs no package of Hex.
+  # Uses the driver from Debian's erlang-p1-pgsql, so that no Hex package is needed.
   def application, do: [extra_applications: [:crypto, :p1_pgsql]]
 end

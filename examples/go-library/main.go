@@ -1,5 +1,5 @@
-// Command library runs a small lending library: "library migrate" prepares the database of DATABASE_URL, and
-// "library serve" answers on port 8080.
+// Command library runs a small lending library: "library migrate" migrates the database that DATABASE_URL names, and
+// "library serve" listens on port 8080.
 package main
 
 import (

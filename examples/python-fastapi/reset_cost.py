@@ -1,4 +1,4 @@
-"""Prints how long a reset takes after a test that inserts a row, as for each generated example."""
+"""Prints how long a reset takes after a test inserts a row, like for each generated example."""
 
 from statistics import median
 from time import perf_counter

@@ -1,4 +1,4 @@
-"""The shop under test: SHOP=faulty chooses the one with bugs."""
+"""The shop under test. SHOP=faulty selects the shop with bugs."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The shop with five bugs. Each shows only while the database misbehaves."""
+"""The shop with five bugs. Each bug appears only while the database misbehaves."""
 
 import logging
 import time
@@ -25,7 +25,7 @@ class Shop:
         """Store a payment."""
 
         def work(connection: psycopg.Connection) -> None:
-            # Bug: each attempt has another id. A second one doubles a payment that was committed.
+            # Bug: each attempt uses a new id, so a second attempt duplicates a committed payment.
             payment = uuid4()
             connection.execute(
                 "INSERT INTO payments VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
@@ -42,7 +42,8 @@ class Shop:
             placed = connection.execute(
                 "INSERT INTO orders VALUES (%s, %s) ON CONFLICT DO NOTHING", (customer, item)
             )
-            # Bug: if the message fails after this, the next attempt finds the order and sends none.
+            # Bug: if the message fails after this, the next attempt finds the order and doesn't
+            # send the message.
             connection.commit()
             if placed.rowcount:
                 connection.execute("INSERT INTO outbox VALUES (%s)", (f"pack {customer}",))
@@ -52,7 +53,7 @@ class Shop:
 
     def ship(self, customer: str) -> str:
         """Mark an order as shipped."""
-        # Bug: the customer hears that the order is on its way although the database says it is not.
+        # Bug: the customer learns that the order has shipped although the database didn't store it.
         try:
             with self.pool.connection() as connection:
                 connection.execute(
@@ -66,7 +67,7 @@ class Shop:
         """Wait for the payment of an order."""
         with psycopg.connect(self.url, autocommit=True) as connection:
             while True:
-                # Bug: a lost connection does not come back, and this loop never ends.
+                # Bug: a lost connection doesn't recover, so this loop never ends.
                 try:
                     found = connection.execute(
                         "SELECT FROM payments WHERE customer = %s", (customer,)
@@ -92,6 +93,6 @@ class Shop:
                 if attempt == 3:
                     raise
             finally:
-                # Bug: a lost connection goes back to the others, and the next attempt gets it.
+                # Bug: a lost connection returns to the idle ones, and the next attempt gets it.
                 self.idle.append(connection)
             attempt += 1

@@ -21,7 +21,7 @@ class Shop:
         payment = uuid4()
 
         def work(connection: psycopg.Connection) -> None:
-            # The first attempt may have been committed, although its connection was lost.
+            # The first attempt may have been committed although its connection was lost.
             connection.execute(
                 "INSERT INTO payments VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
                 (payment, customer, cents),

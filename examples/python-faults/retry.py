@@ -1,4 +1,4 @@
-"""Transactions that run again."""
+"""Retries transactions."""
 
 from collections.abc import Callable
 from typing import TypeVar

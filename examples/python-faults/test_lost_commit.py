@@ -1,4 +1,4 @@
-"""The first test of docs/scenarios.md. It fails with SHOP=faulty."""
+"""The first test in docs/scenarios.md. It fails with SHOP=faulty."""
 
 import psycopg
 from pgfresh import Database

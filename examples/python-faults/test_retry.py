@@ -1,4 +1,4 @@
-"""Faults after which the shop runs a transaction again."""
+"""Tests that the shop retries a transaction after a fault."""
 
 import psycopg
 import pytest

@@ -1,4 +1,4 @@
-"""Tests that both shops pass while the database behaves."""
+"""Tests that both shops pass as long as the database works normally."""
 
 from mended import Shop
 

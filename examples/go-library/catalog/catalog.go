@@ -1,4 +1,4 @@
-// Package catalog knows the books that the library has.
+// Package catalog manages the books that the library owns.
 package catalog
 
 import (
@@ -10,20 +10,20 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// ErrISBN means that a number is not an ISBN of 13 digits.
+// ErrISBN means that a number isn't a 13-digit ISBN.
 var ErrISBN = errors.New("not an ISBN")
 
-// A Book is a title, of which the library may own any number of copies.
+// A Book is a title. The library can own several copies of it.
 type Book struct {
 	ISBN   string `json:"isbn"`
 	Title  string `json:"title"`
 	Author string `json:"author"`
-	// Copies is how many the library owns, and Available how many of them nobody has borrowed.
+	// Copies is how many copies the library owns. Available is how many of these copies nobody has borrowed.
 	Copies    int `json:"copies"`
 	Available int `json:"available"`
 }
 
-// Add takes copies of a book into the catalog, which may have it already: then its title and author are corrected.
+// Add adds copies of a book to the catalog. If the catalog already has the book, Add updates its title and author.
 func Add(ctx context.Context, pool *pgxpool.Pool, book Book, copies int) error {
 	if !valid(book.ISBN) {
 		return fmt.Errorf("%w: %q", ErrISBN, book.ISBN)
@@ -41,7 +41,7 @@ func Add(ctx context.Context, pool *pgxpool.Pool, book Book, copies int) error {
 	})
 }
 
-// Search finds the books that have all the words in title or author, those with them in the title first.
+// Search finds books whose title or author contains all words. Books with matching titles come first.
 func Search(ctx context.Context, pool *pgxpool.Pool, words string) ([]Book, error) {
 	rows, err := pool.Query(ctx, `
 		SELECT b.isbn, b.title, b.author,
@@ -59,7 +59,7 @@ func Search(ctx context.Context, pool *pgxpool.Pool, words string) ([]Book, erro
 	return pgx.CollectRows(rows, pgx.RowToStructByName[Book])
 }
 
-// valid checks the length, the digits and their weighted sum (ISO 2108:2017).
+// valid checks the length, the digits, and their weighted sum (ISO 2108:2017).
 func valid(isbn string) bool {
 	if len(isbn) != 13 {
 		return false

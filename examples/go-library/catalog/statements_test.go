@@ -1,6 +1,6 @@
 package catalog_test
 
-// How many statements the catalog runs.
+// These tests limit how many statements the catalog runs.
 
 import (
 	"testing"
@@ -14,7 +14,7 @@ import (
 
 func TestAddIsOneTransactionOfTwoStatements(t *testing.T) {
 	t.Parallel()
-	// BEGIN and COMMIT count, too.
+	// The limit includes BEGIN and COMMIT.
 	pool := librarytest.Open(t, pgfreshtest.Budget{Statements: 4, NPlusOne: pgfreshtest.None})
 	if err := catalog.Add(t.Context(), pool, emma, 9); err != nil {
 		t.Fatal(err)
@@ -40,7 +40,7 @@ func TestSearchIsOneQueryHoweverManyItFinds(t *testing.T) {
 	}
 }
 
-// It is slow on purpose: one query for each row of another. "pgfresh run --profile" finds it.
+// This test is slow on purpose: it runs a query for each row of another query. "pgfresh run --profile" finds it.
 func TestCopiesOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	pool := librarytest.Open(t)

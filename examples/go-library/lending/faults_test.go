@@ -10,7 +10,7 @@ import (
 	"pgfresh.invalid/pgfreshtest"
 )
 
-// The database misbehaves while a member asks for a hold, and the member does not notice.
+// The database misbehaves while a member requests a hold, but the member doesn't notice.
 func TestAHoldSurvivesFaults(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]pgfreshtest.Fault{

@@ -1,4 +1,4 @@
-// Package lending knows who has which copy, for how long, and who waits for one.
+// Package lending tracks who has borrowed which copy, for how long, and who is waiting for a book.
 package lending
 
 import (
@@ -10,16 +10,16 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// The rules of the house.
+// Rules of the library.
 const (
-	Days        = 28  // that a loan lasts
-	MaxLoans    = 3   // that a member has at a time
-	MaxRenewals = 2   // of a loan
-	FinePerDay  = 25  // cents, for each day that a copy is late
-	MaxDebt     = 500 // cents, up to which a member may borrow
+	Days        = 28  // duration of a loan
+	MaxLoans    = 3   // maximum number of concurrent loans per member
+	MaxRenewals = 2   // maximum number of renewals per loan
+	FinePerDay  = 25  // fine in cents for each day that a copy is late
+	MaxDebt     = 500 // maximum debt in cents of a member who borrows
 )
 
-// Why somebody cannot have what they ask for.
+// Reasons for refusing a request.
 var (
 	ErrUnknown     = errors.New("there is no such thing")
 	ErrUnavailable = errors.New("all copies are lent or on hold for others")
@@ -29,13 +29,13 @@ var (
 	ErrRenewed     = errors.New("the loan was renewed as often as allowed")
 )
 
-// A Desk lends books. Today is its clock.
+// A Desk lends books. Today returns the current date.
 type Desk struct {
 	Pool  *pgxpool.Pool
 	Today func() time.Time
 }
 
-// A Loan is a copy that a member has, or had.
+// A Loan is a copy that a member has borrowed, and possibly returned.
 type Loan struct {
 	ID       int64     `json:"id"`
 	ISBN     string    `json:"isbn"`
@@ -44,13 +44,13 @@ type Loan struct {
 	Renewals int       `json:"renewals"`
 }
 
-// Join makes somebody a member.
+// Join registers a new member.
 func (d Desk) Join(ctx context.Context, name, email string) (id int64, err error) {
 	err = d.Pool.QueryRow(ctx, "INSERT INTO members (name, email) VALUES ($1, $2) RETURNING id", name, email).Scan(&id)
 	return id, err
 }
 
-// Borrow lends a copy of the book to the member, who then no longer waits for it.
+// Borrow lends a copy of the book to the member, and removes the member from the waiting list for the book.
 func (d Desk) Borrow(ctx context.Context, member int64, isbn string) (loan Loan, err error) {
 	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
 		if err := mayBorrow(ctx, tx, member); err != nil {
@@ -71,8 +71,8 @@ func (d Desk) Borrow(ctx context.Context, member int64, isbn string) (loan Loan,
 	return loan, err
 }
 
-// mayBorrow locks the member, so that two requests at once do not both find room for one more. It counts in a statement
-// of its own: that of the lock sees what was there before it had to wait.
+// mayBorrow locks the member, so that two concurrent requests can't both use the last allowed loan. It counts the loans
+// in a separate statement, because the statement that locks sees only loans from before it had to wait.
 func mayBorrow(ctx context.Context, tx pgx.Tx, member int64) error {
 	tag, err := tx.Exec(ctx, "SELECT FROM members WHERE id = $1 FOR UPDATE", member)
 	if err != nil {
@@ -96,9 +96,9 @@ func mayBorrow(ctx context.Context, tx pgx.Tx, member int64) error {
 	return nil
 }
 
-// freeCopy finds a copy that nobody has. As many of them as there are members in front of this one are not for them.
+// freeCopy finds a copy that nobody has borrowed. It reserves one copy for each member who is ahead in the queue.
 func freeCopy(ctx context.Context, tx pgx.Tx, member int64, isbn string) (int64, error) {
-	// Who asks for the same book waits here, or else two would be given the same copy.
+	// Requests for the same book wait here, because otherwise two members could get the same copy.
 	tag, err := tx.Exec(ctx, "SELECT FROM books WHERE isbn = $1 FOR UPDATE", isbn)
 	if err != nil {
 		return 0, err
@@ -123,8 +123,8 @@ func freeCopy(ctx context.Context, tx pgx.Tx, member int64, isbn string) (int64,
 	return id, err
 }
 
-// Hold puts the member at the end of the queue for the book, unless they stand in it already, and returns their place,
-// counted from 1.
+// Hold puts the member at the end of the queue for the book, unless the member is already in the queue. It returns the
+// member's position, counted from 1.
 func (d Desk) Hold(ctx context.Context, member int64, isbn string) (place int, err error) {
 	err = retry(ctx, d.Pool, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, "INSERT INTO holds (isbn, member) VALUES ($1, $2) ON CONFLICT DO NOTHING", isbn, member)
@@ -138,7 +138,7 @@ func (d Desk) Hold(ctx context.Context, member int64, isbn string) (place int, e
 	return place, err
 }
 
-// Renew lets the member keep the copy for another while from today.
+// Renew extends the loan, which then lasts Days from today.
 func (d Desk) Renew(ctx context.Context, id int64) (loan Loan, err error) {
 	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
 		var wanted bool
@@ -163,7 +163,7 @@ func (d Desk) Renew(ctx context.Context, id int64) (loan Loan, err error) {
 	return loan, err
 }
 
-// Return takes the copy back. The fine, in cents, is 0 unless it is late.
+// Return takes the copy back. The fine, in cents, is 0 unless the copy is late.
 func (d Desk) Return(ctx context.Context, id int64) (fine int, err error) {
 	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
 		var late int
@@ -183,7 +183,7 @@ func (d Desk) Return(ctx context.Context, id int64) (fine int, err error) {
 	return fine, err
 }
 
-// Pay settles all fines of the member, and returns what they were.
+// Pay settles all of the member's fines, and returns their sum.
 func (d Desk) Pay(ctx context.Context, member int64) (cents int, err error) {
 	err = d.Pool.QueryRow(ctx, `
 		WITH settled AS (

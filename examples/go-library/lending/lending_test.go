@@ -17,7 +17,7 @@ const (
 	persuasion = "9780141439686"
 )
 
-// A house is a library on one day, with one copy of each book.
+// A house is a library on a fixed day, with one copy of each book.
 type house struct {
 	*testing.T
 	lending.Desk

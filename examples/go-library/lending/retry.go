@@ -12,15 +12,15 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// maxAttempts is how often a transaction runs at most.
+// maxAttempts is the maximum number of times that a transaction runs.
 const maxAttempts = 3
 
-// passing has the SQLSTATEs of errors that another attempt may not have: a serialization failure, a deadlock, and the end of
-// the server's session.
+// passing has the SQLSTATEs of errors that are worth a retry: a serialization failure, a deadlock, and a session that
+// the server ended.
 var passing = []string{"40001", "40P01", "57P01"}
 
-// retry runs work in a transaction, and again if that fails for a reason that passes. After a lost connection, the
-// transaction may have been committed: work must change nothing the second time.
+// retry runs work in a transaction, and retries after temporary errors. If the connection was lost, the transaction may
+// have been committed, so work must not change anything the second time.
 func retry(ctx context.Context, pool *pgxpool.Pool, work func(pgx.Tx) error) error {
 	for attempt := 1; ; attempt++ {
 		err := pgx.BeginFunc(ctx, pool, work)
@@ -35,7 +35,8 @@ func passes(err error) bool {
 	if errors.As(err, &refused) {
 		return slices.Contains(passing, refused.Code)
 	}
-	// pgx reports a lost connection in each of these ways. The last one is that of a ROLLBACK on a connection that is closed.
+	// pgx reports a lost connection in each of these ways. The last one is the error of a ROLLBACK on a closed
+	// connection.
 	var lost *net.OpError
 	return errors.As(err, &lost) || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err)
 }

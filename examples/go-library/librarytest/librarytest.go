@@ -1,4 +1,4 @@
-// Package librarytest opens the library that each test has to itself.
+// Package librarytest opens a separate library for each test.
 package librarytest
 
 import (
@@ -9,13 +9,14 @@ import (
 	"pgfresh.invalid/pgfreshtest"
 )
 
-// Open returns connections to a fresh database with the tables of the library, until the test ends.
+// Open returns a pool of connections to a fresh database with the library's tables. It closes the pool when the test
+// ends.
 func Open(tb testing.TB, options ...pgfreshtest.Option) *pgxpool.Pool {
 	tb.Helper()
 	return Connect(tb, pgfreshtest.New(tb, options...))
 }
 
-// Connect returns connections to the database of a test, until that ends.
+// Connect returns a pool of connections to a test's database. It closes the pool when the test ends.
 func Connect(tb testing.TB, db *pgfreshtest.Database) *pgxpool.Pool {
 	tb.Helper()
 	pool, err := pgxpool.New(tb.Context(), db.URL)

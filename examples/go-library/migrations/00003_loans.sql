@@ -9,7 +9,7 @@ CREATE TABLE loans (
     returned date,
     CHECK (due >= since AND returned >= since)
 );
--- A copy is with one member at a time.
+-- Only one member can borrow a copy at a time.
 CREATE UNIQUE INDEX loans_open ON loans (copy) WHERE returned IS NULL;
 CREATE INDEX loans_member ON loans (member) WHERE returned IS NULL;
 

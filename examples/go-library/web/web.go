@@ -1,4 +1,4 @@
-// Package web is the library's face: JSON over HTTP.
+// Package web provides the library's HTTP API, with JSON.
 package web
 
 import (
@@ -15,7 +15,7 @@ import (
 	"example/library/lending"
 )
 
-// Handler answers for the library in that database.
+// Handler returns a handler for the library in the database of pool.
 func Handler(pool *pgxpool.Pool) http.Handler {
 	desk := lending.Desk{Pool: pool, Today: time.Now}
 	mux := http.NewServeMux()
@@ -67,7 +67,7 @@ func read(r *http.Request, into any) error {
 	return nil
 }
 
-// answer sends what f returns, or the error in a word.
+// answer sends the result of f with status, or a short error.
 func answer(status int, f func(*http.Request) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := f(r)

@@ -10,7 +10,7 @@ import (
 	"example/library/web"
 )
 
-// A visitor asks the library and compares its answers.
+// A visitor sends requests to the library and compares the responses.
 type visitor struct {
 	*testing.T
 	http.Handler
@@ -21,7 +21,7 @@ func visit(t *testing.T) visitor {
 	return visitor{t, web.Handler(librarytest.Open(t))}
 }
 
-// asks sends a request, "METHOD PATH" with a body or none.
+// asks sends the request what, "METHOD PATH", and compares the response. The body may be empty.
 func (v visitor) asks(what, body string, status int, answer string) {
 	v.Helper()
 	method, path, _ := strings.Cut(what, " ")

@@ -1,4 +1,4 @@
-// The shop with five bugs. Each shows only while the database misbehaves.
+// The shop with five bugs. Each bug appears only while the database misbehaves.
 
 import { randomUUID } from "node:crypto";
 import { newPool, retry } from "./transactions.js";
@@ -16,7 +16,7 @@ export class Shop {
   // Stores a payment.
   async pay(customer, cents) {
     await retry(this.pool, (client) => {
-      // Bug: each attempt has another id. A second one doubles a payment that was committed.
+      // Bug: each attempt uses a new id, so a second attempt duplicates a payment that was committed.
       const payment = randomUUID();
       return client.query("INSERT INTO payments VALUES ($1, $2, $3) ON CONFLICT DO NOTHING", [payment, customer, cents]);
     });
@@ -29,7 +29,7 @@ export class Shop {
     await retry(this.pool, async (client) => {
       placed = await client.query("INSERT INTO orders VALUES ($1, $2) ON CONFLICT DO NOTHING", [customer, item]);
     });
-    // Bug: after a lost commit, the second attempt finds the order, and nobody sends the message.
+    // Bug: after a lost commit, the second attempt finds the order and doesn't send the message.
     if (placed.rowCount) {
       await retry(this.pool, (client) => client.query("INSERT INTO outbox VALUES ($1)", [`pack ${customer}`]));
     }
@@ -38,7 +38,7 @@ export class Shop {
 
   // Marks an order as shipped.
   async ship(customer) {
-    // Bug: the customer hears that the order is on its way although the database says it is not.
+    // Bug: the customer learns that the order has shipped although the database didn't store this.
     try {
       await this.pool.query("UPDATE orders SET state = 'shipped' WHERE customer = $1", [customer]);
     } catch (error) {
@@ -59,7 +59,7 @@ export class Shop {
       } catch (error) {
         if (attempt === 3) throw error;
       } finally {
-        // Bug: without ROLLBACK the next attempt gets a connection in a failed transaction.
+        // Bug: without ROLLBACK, the next attempt gets a connection in a failed transaction.
         client.release();
       }
     }
@@ -69,7 +69,7 @@ export class Shop {
   async price(item) {
     for (let attempt = 1; ; attempt++) {
       try {
-        // Bug: after an error the client does not return to the pool, which waits for it forever.
+        // Bug: after an error, the client doesn't return to the pool, so the pool waits for it forever.
         const client = await this.reports.connect();
         const { rows } = await client.query("SELECT cents FROM prices WHERE item = $1", [item]);
         client.release();

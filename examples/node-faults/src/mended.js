@@ -17,7 +17,7 @@ export class Shop {
   async pay(customer, cents) {
     const payment = randomUUID();
     await retry(this.pool, (client) =>
-      // The first attempt may have been committed, although its connection was lost.
+      // The first attempt may have been committed although its connection was lost.
       client.query("INSERT INTO payments VALUES ($1, $2, $3) ON CONFLICT DO NOTHING", [payment, customer, cents]),
     );
     return `${customer}: thank you`;

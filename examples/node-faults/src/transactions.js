@@ -1,10 +1,10 @@
-// Transactions that run again.
+// Retries transactions.
 
 import pg from "pg";
 
 export function newPool(url, options) {
   const pool = new pg.Pool({ connectionString: url, ...options });
-  // A client whose connection is lost emits an error. Without a listener the process would end.
+  // A client whose connection is lost emits an error. Without a listener, the process would end.
   pool.on("connect", (client) => client.on("error", () => {}));
   pool.on("error", () => {});
   return pool;
@@ -33,12 +33,12 @@ async function transaction(pool, work) {
     failure = error;
     throw error;
   } finally {
-    // After a failure the pool closes the connection.
+    // After a failure, the pool closes the connection.
     client.release(failure);
   }
 }
 
-// Serialization failures, deadlocks and lost connections.
+// Returns whether an error is a serialization failure, a deadlock or a lost connection.
 function isTransient(error) {
   return !(error instanceof pg.DatabaseError) || ["40001", "40P01", "57P01"].includes(error.code);
 }

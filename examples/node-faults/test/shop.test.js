@@ -1,4 +1,4 @@
-// Tests of both shops. SHOP=faulty chooses the one with bugs, which passes, too.
+// Tests for both shops. SHOP=faulty selects the shop with bugs, which also passes.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

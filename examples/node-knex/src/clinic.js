@@ -1,4 +1,4 @@
-// Appointments of a clinic. Each function is one transaction on the database that it is given.
+// Manages a clinic's appointments. Each function runs one transaction on the database that the caller passes.
 
 import { retry } from "./retry.js";
 
@@ -19,7 +19,8 @@ export async function addPatient(db, { name, born, email }) {
   return patient;
 }
 
-// Books the doctor and whichever room is free then. Bookings take turns, so that no two get the same.
+// Books the doctor and a room that is free at that time. Bookings wait for each other, so that they can't get the
+// same room.
 export function book(db, doctor, patient, begin, minutes = 30) {
   return db.transaction(async (tx) => {
     await tx.raw("LOCK TABLE appointments IN SHARE ROW EXCLUSIVE MODE");
@@ -37,7 +38,7 @@ export function book(db, doctor, patient, begin, minutes = 30) {
   });
 }
 
-// Returns who waits longest for what has become free, if anybody does.
+// Cancels an appointment. Returns the patient who has waited longest for an appointment with that speciality, if any.
 export function cancel(db, appointment) {
   return db.transaction(async (tx) => {
     const cancelled = await tx("appointments")
@@ -53,13 +54,13 @@ export function cancel(db, appointment) {
   });
 }
 
-// A patient on the list keeps the place there, so a second attempt changes nothing.
+// A patient who is already on the list keeps the position, so a second attempt doesn't change anything.
 export function wait(db, patient, speciality) {
   const row = { patient: patient.id, speciality };
   return retry(db, (tx) => tx("waiting").insert(row).onConflict(["patient", "speciality"]).ignore());
 }
 
-// What a doctor does on a day, in order.
+// Returns a doctor's appointments on a day, in order.
 export function day(db, doctor, date) {
   return db("appointments")
     .join("patients", "patients.id", "appointments.patient")

@@ -1,4 +1,4 @@
-// The database misbehaves while a patient joins the waiting list, and the patient does not notice.
+// The database misbehaves while a patient joins the waiting list, but the patient doesn't notice.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

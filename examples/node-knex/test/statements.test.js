@@ -1,4 +1,4 @@
-// How many statements the clinic runs.
+// Limits how many statements the clinic runs.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -10,7 +10,7 @@ import { connect, open } from "../testing/database.js";
 const ann = { name: "Ann", born: "1990-01-01", email: "ann@example.com" };
 
 test("a patient is one statement", async (t) => {
-  // Knex itself asks for the server's version first.
+  // Knex itself queries the server's version first.
   const db = await open(t, { budget: { statements: 2, nPlusOne: 0 } });
   await addPatient(db, ann);
 });
@@ -27,7 +27,7 @@ test("a day is one query, however many come", async (t) => {
   assert.equal(statements.count, 1, `${statements}`);
 });
 
-// Slow on purpose: one query for each row of another. `pgfresh run --profile` finds it.
+// This test is slow on purpose: it runs a query for each row of another query. `pgfresh run --profile` finds it.
 test("names one after the other", async (t) => {
   const db = await open(t);
   await db("patients").insert(Array.from({ length: 12 }, (_, number) => ({ ...ann, email: `${number}@example.com` })));

@@ -1,7 +1,7 @@
 import knex from "knex";
 import { freshDatabase } from "pgfresh/node-test";
 
-// The migrated database of a test, and the pool that is closed after it.
+// Provides the migrated database of a test, and a pool that is closed after the test.
 export async function open(t, wish) {
   return connect(t, await freshDatabase(t, wish));
 }

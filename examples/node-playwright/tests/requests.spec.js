@@ -1,4 +1,4 @@
-// The app without a browser, and its database.
+// Tests the app and its database without a browser.
 
 import pg from "pg";
 import { expect, test } from "./app.js";

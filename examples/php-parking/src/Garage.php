@@ -12,7 +12,7 @@ final class Garage
     {
         $this->db->beginTransaction();
         try {
-            // One car after the other passes the gate.
+            // The lock makes cars pass the gate one after the other.
             $gate = $this->db->prepare('SELECT places FROM garages WHERE name = ? FOR UPDATE');
             $gate->execute([$this->name]);
             if ($this->parked() >= $gate->fetchColumn()) {

@@ -1,4 +1,4 @@
-"""The settings, with test databases from pgfresh: this line is all that it needs."""
+"""The settings, with test databases from pgfresh. Only one line is needed."""
 
 from .settings import *  # noqa: F403
 from .settings import DATABASES

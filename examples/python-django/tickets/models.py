@@ -21,7 +21,7 @@ class Seat(models.Model):
 
 
 class Discount(models.Model):
-    """A reduction for a group of people; the usual ones are made by a migration."""
+    """A discount for a group of people. A migration creates the usual discounts."""
 
     name = models.CharField(max_length=50, unique=True)
     percent = models.PositiveSmallIntegerField()
@@ -65,7 +65,7 @@ class Order(models.Model):
 
 
 class Ticket(models.Model):
-    """A seat that an order holds. Tickets of a cancelled order hold none."""
+    """A seat that an order holds. Tickets of a canceled order don't hold a seat."""
 
     order = models.ForeignKey(Order, models.CASCADE, related_name="tickets")
     event = models.ForeignKey(Event, models.PROTECT, related_name="tickets")
@@ -81,7 +81,7 @@ class Ticket(models.Model):
 
 
 class Message(models.Model):
-    """What customers are told, written in the transaction that it is about."""
+    """A message to a customer, stored in the transaction that it reports."""
 
     order = models.ForeignKey(Order, models.CASCADE, related_name="messages")
     text = models.TextField()

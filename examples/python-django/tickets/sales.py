@@ -1,4 +1,4 @@
-"""What the office does. Each function is one transaction."""
+"""Sells tickets and takes them back. Each function runs one transaction."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,7 +10,7 @@ from .models import Discount, Event, Message, Order, Seat, Ticket
 
 
 class SoldOut(Exception):
-    """There are not as many seats left as were asked for."""
+    """Raised if there aren't enough free seats."""
 
 
 @transaction.atomic
@@ -21,7 +21,7 @@ def place_order(
     discount: str | None = None,
     then: Callable[[Order], None] = lambda order: None,
 ) -> Order:
-    """Sells the first free seats, and tells `then` of the order once it is committed."""
+    """Sells the first free seats. Calls `then` with the order once it is committed."""
     seats = free_seats(event, count)
     reduction = Discount.objects.get(name=discount) if discount else None
     full_price = event.price * count
@@ -39,7 +39,7 @@ def place_order(
 
 
 def free_seats(event: Event, count: int) -> Sequence[Seat]:
-    """Locks and returns seats that nobody holds. Others who sell the same event wait for us."""
+    """Locks and returns free seats. Other sales for the same event wait for this transaction."""
     Event.objects.select_for_update().get(pk=event.pk)
     held = Ticket.objects.filter(event=event, held=True).values("seat")
     seats = list(Seat.objects.filter(venue=event.venue_id).exclude(pk__in=held)[:count])
@@ -50,7 +50,7 @@ def free_seats(event: Event, count: int) -> Sequence[Seat]:
 
 @transaction.atomic
 def cancel_order(order: Order) -> bool:
-    """Frees the seats; false if that was done before."""
+    """Frees the seats. Returns false if the order is already canceled."""
     order = Order.objects.select_for_update().get(pk=order.pk)
     if order.state == Order.State.CANCELLED:
         return False
@@ -64,7 +64,7 @@ def cancel_order(order: Order) -> bool:
 
 @transaction.atomic
 def send_messages(send: Callable[[str, str], None], limit: int = 100) -> int:
-    """Sends what nobody else is sending just now; returns how many that were."""
+    """Sends messages that nobody else is sending at the moment. Returns their number."""
     waiting = Message.objects.filter(sent=None).select_related("order").order_by("pk")
     messages = list(waiting.select_for_update(skip_locked=True, of=("self",))[:limit])
     for message in messages:

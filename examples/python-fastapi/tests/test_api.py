@@ -1,4 +1,4 @@
-"""The API, with a database for each test."""
+"""Tests the API, with a database for each test."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A suite for testcontainers that runs without containers: only the import is another one."""
+"""A testcontainers suite that runs without containers. Only the import differs."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from pgfresh.testcontainers import PostgresContainer
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[PostgresContainer]:
-    # "postgres:18" would be PostgreSQL 18.
+    # "postgres:18" would select PostgreSQL 18.
     with PostgresContainer("postgres:latest", driver=None) as postgres:
         yield postgres
 

@@ -1,4 +1,4 @@
-"""The schema, with a database for each test and a driver of your choice."""
+"""Tests the schema, with a database for each test and any driver."""
 
 import psycopg
 import pytest

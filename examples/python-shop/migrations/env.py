@@ -1,4 +1,4 @@
-"""Run the migrations on the database DATABASE_URL names, or on a connection handed over."""
+"""Run the migrations on the database that DATABASE_URL names, or on a given connection."""
 
 from logging.config import fileConfig
 

@@ -18,13 +18,13 @@ import psycopg
 
 FACTOR = 200
 
-# Tables that do not grow with the shop.
+# Tables that don't grow with the shop.
 SMALL = {
     "alembic_version", "carriers", "categories", "countries", "coupons", "currencies", "invoice_counters", "settings",
     "shipping_rates", "suppliers", "tax_rates", "warehouses",
 }  # fmt: skip
 
-# Columns with as many values as a table that grows.
+# Columns that have as many distinct values as a growing table has rows.
 KEYS = {
     "address_id", "cart_id", "customer_id", "default_address_id", "id", "number", "order_id", "order_line_id",
     "payment_id", "product_id", "return_id", "shipment_id", "variant_id", "wishlist_id",
@@ -34,10 +34,10 @@ MOST_COMMON, HISTOGRAM = 1, 2
 
 
 def grow_column(column: dict[str, Any]) -> None:
-    """Give a key as many values as the large table has."""
+    """Give a key column as many distinct values as the large table has."""
     if column["distinct"] > 0:
         column["distinct"] *= FACTOR
-    # Among so many values, none is common.
+    # With so many distinct values, no value is common.
     column["slots"] = [slot for slot in column.get("slots", []) if slot["kind"] != MOST_COMMON]
     for slot in column["slots"]:
         if slot["kind"] == HISTOGRAM and column["type_name"] in ("bigint", "integer"):
@@ -61,7 +61,7 @@ def main() -> None:
     rows = Path(__file__).with_name("rows.sql").read_text()
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(rows.encode())
-        # Few bounds are enough for an example, and keep the file small.
+        # A few bounds are enough for an example, and keep the file small.
         connection.execute("SET default_statistics_target = 10")
         connection.execute("VACUUM ANALYZE")
     read = subprocess.run(

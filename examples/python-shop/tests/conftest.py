@@ -35,7 +35,7 @@ TRUNCATE = "TRUNCATE {} RESTART IDENTITY CASCADE".format(
 
 
 def migrate(engine: Engine) -> None:
-    """Bring the database to the newest revision, unless it is there already."""
+    """Migrate the database to the newest revision, if necessary."""
     config = Config(str(ROOT / "alembic.ini"))
     heads = set(ScriptDirectory.from_config(config).get_heads())
     with engine.connect() as connection:
@@ -49,7 +49,7 @@ def migrate(engine: Engine) -> None:
 
 @pytest.fixture(scope="session")
 def fresh(request: pytest.FixtureRequest) -> Database | None:
-    """pgfresh's database for this process, if there shall be one."""
+    """pgfresh's database for this process, or None if the tests don't use pgfresh."""
     if not os.environ.get("SHOP_FRESH"):
         return None
     return request.getfixturevalue("fresh_session_database")

@@ -1,4 +1,4 @@
-"""Short ways to the rows a test starts from, made through the services themselves."""
+"""Short ways to create a test's initial rows, using the services themselves."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -36,13 +36,13 @@ LONG_AGO = datetime.fromisoformat("2019-01-01T00:00:00+00:00")
 
 
 def diagnosis(error: DBAPIError) -> psycopg.errors.Diagnostic:
-    """What the server said, in fields that do not depend on its language."""
+    """Return the parts of a server error that don't depend on the server's language."""
     assert isinstance(error.orig, psycopg.Error)
     return error.orig.diag
 
 
 class FakeGateway:
-    """A payment provider that remembers what it was asked for."""
+    """A payment provider that records its requests."""
 
     name = "fake"
 
@@ -60,7 +60,7 @@ class FakeGateway:
 
 
 def one_transaction(method: Callable[P, R]) -> Callable[P, R]:
-    """Let all the services a method of the factory calls share a transaction."""
+    """Run all services that a factory method calls in one transaction."""
 
     @wraps(method)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -145,7 +145,7 @@ class Factory:
         weight_grams: int = 100,
         attributes: dict[str, Any] | None = None,
     ) -> Variant:
-        """A variant on sale, with `pieces` of it in the first warehouse."""
+        """Create a variant on sale, with `pieces` in the first warehouse."""
         variant = catalog.add_variant(
             self.session,
             product or self.product(),
@@ -192,7 +192,7 @@ class Factory:
         now: datetime | None = None,
         coupon: str | None = None,
     ) -> Order:
-        """An order that waits for its payment."""
+        """Create an order that awaits payment."""
         customer = customer or self.customer()
         cart = self.cart(customer, *(items or ((self.variant(), 1),)))
         if coupon is not None:

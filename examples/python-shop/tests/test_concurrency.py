@@ -1,4 +1,4 @@
-"""Two or more sessions at once: locks, races, isolation."""
+"""Concurrent sessions: locks, races, isolation."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -22,7 +22,7 @@ SERIALIZATION_FAILURE = "40001"
 def race(
     new_session: sessionmaker[Session], workers: int, job: Callable[[Session, int], object]
 ) -> Counter[str]:
-    """Run `job` in as many sessions at once; count results and errors by type."""
+    """Run `job` in concurrent sessions, and count results and errors by type."""
     start = Barrier(workers)
 
     def run(number: int) -> str:
@@ -40,7 +40,7 @@ def race(
 
 @pytest.fixture
 def impatient(engine, new_session):
-    """A second session, which gives up at a lock instead of waiting."""
+    """A second session, which fails at a lock instead of waiting."""
     with engine.connect() as connection:
         connection.execute(text("SET lock_timeout = '50ms'"))
         connection.commit()

@@ -1,4 +1,4 @@
-"""What the database itself refuses, whoever asks."""
+"""Changes that the database itself refuses, even without the services."""
 
 import pytest
 from sqlalchemy import func, select, text
@@ -153,7 +153,7 @@ def test_deferred_check_can_be_made_immediate(session, make):
 def test_default_address_is_checked_at_commit_only(session, make):
     customer = make.customer(address=False)
     customer.default_address_id = 1
-    session.flush()  # the address does not exist yet
+    session.flush()  # the address doesn't exist yet
     make.address(customer)
     assert customer.default_address_id == customer.addresses[0].id == 1
 
@@ -190,7 +190,7 @@ def test_refund_trigger_guards_against_direct_inserts(rejects, make):
 def test_refund_trigger_counts_earlier_refunds(session, rejects, make):
     payment = make.payment(make.order())
     refund = payments.refund(session, payment.id, payment.amount - 1, "most of it")
-    refund.amount += 1  # a correction is not counted on top of itself
+    refund.amount += 1  # a changed refund doesn't count twice
     session.commit()
     rejects("refunds_within_payment", "UPDATE refunds SET amount = amount + 1")
     rejects(

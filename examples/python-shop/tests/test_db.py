@@ -13,7 +13,7 @@ def url(raw: str):
 
 
 def connect_arguments(parsed):
-    """What the driver is called with."""
+    """Return the arguments that the driver is called with."""
     positional, named = create_shop_engine(parsed).dialect.create_connect_args(parsed)
     assert positional == []
     return {key: value for key, value in named.items() if key != "context"}

@@ -1,4 +1,4 @@
-"""The migrated database, its reference data, and that the models agree with it."""
+"""Tests the migrated database and its reference data, and that the models match it."""
 
 from datetime import date
 from decimal import Decimal
@@ -58,7 +58,7 @@ def test_every_foreign_key_to_a_growing_table_has_an_index(engine):
 
 
 def test_emptying_the_tables_cannot_reach_the_seeded_ones():
-    """TRUNCATE ... CASCADE follows references; none may lead out of the seeded tables."""
+    """TRUNCATE ... CASCADE follows references, so none may lead out of the seeded tables."""
     for name in SEEDED_TABLES:
         referred = {key.column.table.name for key in Base.metadata.tables[name].foreign_keys}
         assert referred <= SEEDED_TABLES, name

@@ -19,7 +19,7 @@ NOW = datetime(2024, 5, 1, tzinfo=timezone.utc)
 
 @pytest.fixture
 def split_order(session, make):
-    """Four pieces of one thing and one of another: two and two and one in two warehouses."""
+    """Four pieces of one variant, and one of a second variant, split between two warehouses."""
     near, far = make.warehouse("NEAR", priority=1), make.warehouse("FAR", priority=2)
     four, one = make.variant("FOUR", pieces=0), make.variant("ONE", pieces=0)
     stock.receive(session, near.id, four.id, 2)

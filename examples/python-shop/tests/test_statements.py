@@ -1,4 +1,4 @@
-"""How many statements the shop runs. pgfresh counts them: some tests need its database."""
+"""Limits how many statements the shop runs. pgfresh counts them, so some tests need it."""
 
 import os
 
@@ -24,7 +24,7 @@ def products(session):
 @counted
 @pytest.mark.pgfresh(statements=20, n_plus_one=0)
 def test_all_names_are_one_query(session, products):
-    # Those of the fixture count, too: a row of a batch is a statement.
+    # The fixture's statements count, too: each row in a batch is a statement.
     assert len(session.scalars(select(Product.name)).all()) == len(products)
 
 
@@ -33,12 +33,12 @@ def test_all_names_are_one_query(session, products):
 def test_a_report_is_one_query(session, fresh, products):
     with fresh.statements() as statements:
         reporting.best_sellers(session)
-    # It begins a transaction, too.
+    # The count includes BEGIN.
     assert len(statements) <= 2, statements
 
 
 def test_names_one_after_the_other(session, products):
-    """Slow on purpose: one query for each row of another. `pgfresh run --profile` finds it."""
+    """Slow on purpose: runs a query for each row of another. `pgfresh run --profile` finds it."""
     ids = session.scalars(select(Product.id)).all()
     names = [session.scalar(select(Product.name).where(Product.id == number)) for number in ids]
     assert len(names) == len(products)

@@ -6,7 +6,7 @@ class Cinema
     @db = db
   end
 
-  # Returns the number of the ticket.
+  # Sells a ticket. Returns its number.
   def sell(film, seat)
     sold = @db.exec_params(<<~SQL, [film, seat])
       INSERT INTO tickets (showing, seat)

@@ -1,10 +1,10 @@
-//! A box office: it sells neighbouring seats of events, takes them back, and serves those who wait in order.
+//! A box office: sells adjacent seats for events, takes them back, and serves the waiting list in order.
 
 use std::fmt;
 
 use sqlx::{PgPool, PgTransaction};
 
-/// Seats of one row, from `first` on.
+/// Adjacent seats in a row, starting with `first`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Block {
     pub row: i32,
@@ -12,7 +12,7 @@ pub struct Block {
     pub seats: i32,
 }
 
-/// Seats that somebody has bought.
+/// Seats that a customer has bought.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Order {
     pub id: i64,
@@ -20,7 +20,7 @@ pub struct Order {
     pub cents: i64,
 }
 
-/// How an event sells.
+/// Sales of an event.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Line {
     pub title: String,
@@ -29,14 +29,14 @@ pub struct Line {
     pub cents: i64,
 }
 
-/// Why there are no tickets.
+/// Reason for refusing a request.
 #[derive(Debug)]
 pub enum Refusal {
-    /// There is no such event or order.
+    /// The event or order doesn't exist.
     Unknown,
-    /// No row has that many free seats side by side.
+    /// No row has enough adjacent free seats.
     SoldOut,
-    /// What the database said.
+    /// Error from the database.
     Database(sqlx::Error),
 }
 
@@ -70,8 +70,8 @@ impl BoxOffice {
         Self { pool }
     }
 
-    /// Opens the sale of an event, with rows of equally many seats. The price is that of the last row; each row in front
-    /// of it costs a tenth more.
+    /// Starts the sale for an event. All rows have the same number of seats. The price is for the last row; each row in
+    /// front costs a tenth more.
     pub async fn announce(&self, title: &str, rows: i32, seats: i32, cents: i32) -> Result<i64, Refusal> {
         let mut transaction = self.pool.begin().await?;
         let event = sqlx::query_scalar("INSERT INTO events (title) VALUES ($1) RETURNING id")
@@ -93,7 +93,7 @@ impl BoxOffice {
         Ok(event)
     }
 
-    /// Sells that many seats side by side, as far in front as there are any.
+    /// Sells this number of adjacent seats, as far in front as possible.
     pub async fn sell(&self, event: i64, email: &str, seats: i32) -> Result<Order, Refusal> {
         let mut transaction = self.pool.begin().await?;
         lock(&mut transaction, event).await?;
@@ -102,9 +102,11 @@ impl BoxOffice {
         Ok(order)
     }
 
-    /// Puts somebody on the waiting list, or changes how many seats they wait for, and returns their place from 1.
+    /// Adds a customer to the waiting list, or changes how many seats the customer waits for. Returns the position,
+    /// from 1.
     pub async fn wait(&self, event: i64, email: &str, seats: i32) -> Result<i64, Refusal> {
-        // After a lost connection, the transaction may have been committed. A second one changes nothing then.
+        // After a lost connection, the transaction may have been committed. In this case, a retry doesn't change
+        // anything.
         for _ in 1..MAX_ATTEMPTS {
             match self.wait_once(event, email, seats).await {
                 Err(Refusal::Database(error)) if passes(&error) => {}
@@ -134,8 +136,8 @@ impl BoxOffice {
         Ok(place)
     }
 
-    /// Takes the seats of an order back, and sells to those who wait what they wait for, in order. Who waits for more
-    /// than there is goes on waiting, and lets others pass.
+    /// Takes back the seats of an order, and sells them to the customers on the waiting list, in order. A customer
+    /// who waits for more seats than are free keeps waiting, but doesn't block later customers.
     pub async fn cancel(&self, order: i64) -> Result<Vec<Order>, Refusal> {
         let mut transaction = self.pool.begin().await?;
         let event = sqlx::query_scalar("SELECT event FROM orders WHERE id = $1")
@@ -157,7 +159,7 @@ impl BoxOffice {
         Ok(sold)
     }
 
-    /// All events, by title.
+    /// Returns the sales of all events, sorted by title.
     pub async fn report(&self) -> Result<Vec<Line>, Refusal> {
         let lines: Vec<(String, i64, i64, i64)> = sqlx::query_as(
             "SELECT title, count(*), count(sold_to), coalesce(sum(cents) FILTER (WHERE sold_to IS NOT NULL), 0)
@@ -170,10 +172,10 @@ impl BoxOffice {
     }
 }
 
-/// How often a transaction runs at most.
+/// Maximum number of times that a transaction runs.
 const MAX_ATTEMPTS: usize = 3;
 
-/// Whether another attempt may succeed: after a serialization failure, a deadlock, or the loss of the connection.
+/// Returns whether a retry may succeed: after a serialization failure, a deadlock, or a lost connection.
 fn passes(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Io(_) => true,
@@ -184,7 +186,7 @@ fn passes(error: &sqlx::Error) -> bool {
     }
 }
 
-/// Lets one customer of an event follow the other.
+/// Locks an event, so that its customers are served one after the other.
 async fn lock(transaction: &mut PgTransaction<'_>, event: i64) -> Result<(), Refusal> {
     sqlx::query("SELECT FROM events WHERE id = $1 FOR UPDATE")
         .bind(event)
@@ -199,7 +201,7 @@ async fn sell(
     email: &str,
     seats: i32,
 ) -> Result<Order, Refusal> {
-    // The difference of a seat and its number among the free ones of its row is the same for neighbours.
+    // The difference between a seat and its index among the free seats in its row is the same for adjacent seats.
     let free: Option<(i32, i32)> = sqlx::query_as(
         "SELECT row, min(seat) FROM (
              SELECT row, seat, seat - row_number() OVER (PARTITION BY row ORDER BY seat) AS block

@@ -1,5 +1,5 @@
-//! `tickets migrate` prepares the database that `PGHOST`, `PGDATABASE` and so on name; `tickets report` prints what was
-//! sold.
+//! `tickets migrate` migrates the database that `PGHOST`, `PGDATABASE` and so on name. `tickets report` prints the
+//! sales.
 
 use std::env;
 use std::error::Error;

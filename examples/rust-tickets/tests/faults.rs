@@ -1,4 +1,4 @@
-//! The database misbehaves while somebody joins the waiting list, and they do not notice.
+//! The database misbehaves while a customer joins the waiting list, but the customer doesn't notice.
 
 mod common;
 

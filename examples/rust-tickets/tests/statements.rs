@@ -1,4 +1,4 @@
-//! How many statements the box office runs. pgfresh counts them.
+//! Limits how many statements the box office runs. pgfresh counts the statements.
 
 mod common;
 
@@ -21,11 +21,11 @@ async fn the_report_is_one_query() {
 async fn a_sale_has_a_budget() {
     let office = open_with(&Options::default().statements(12).n_plus_one(0)).await;
     let event = office.announce("Tosca", 10, 10, 1000).await.unwrap();
-    // All seats are sold at once, and not one after the other.
+    // The box office sells all seats with one statement, not one after the other.
     assert_eq!(office.sell(event, "ann@example.org", 10).await.unwrap().block.seats, 10);
 }
 
-/// Slow on purpose: one query for each row of another. `pgfresh run --profile` finds it.
+/// This test is slow on purpose: it runs a query for each row of another query. `pgfresh run --profile` finds it.
 #[tokio::test]
 async fn titles_one_after_the_other() {
     let office = open().await;

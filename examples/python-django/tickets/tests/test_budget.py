@@ -1,4 +1,4 @@
-"""A test with a budget, which only `pytest` runs: it has a database of its own beside Django's."""
+"""A test with a budget, which only `pytest` runs. It has a separate database besides Django's."""
 
 import psycopg
 import pytest

@@ -1,4 +1,4 @@
-"""Several sessions at once: what they commit stays, until the database is fresh again."""
+"""Concurrent sessions. Their commits stay until pgfresh resets the database."""
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +14,7 @@ from .places import make_event
 
 
 def race(workers, job):
-    """Runs `job` in as many sessions at once, and counts what comes of it."""
+    """Runs `job` in `workers` concurrent sessions, and counts the results."""
     start = Barrier(workers)
 
     def run(number):
@@ -62,7 +62,7 @@ class Races(TransactionTestCase):
 
 @tag("fresh")
 class Freshness(TransactionTestCase):
-    """Whatever a test commits, the next one begins with what the migrations have made.
+    """Whatever a test commits, the next test starts with the data that the migrations created.
 
     That is so with the engine of pgfresh. Django itself leaves empty tables: two of these fail.
     """

@@ -1,4 +1,4 @@
-"""Reading the audit log, and telling it who is at work."""
+"""Read the audit log, and set the author of changes."""
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -7,12 +7,12 @@ from .models import AuditEntry
 
 
 def act_as(session: Session, actor: str) -> None:
-    """Name the author of what the current transaction changes."""
+    """Set the author of the changes in the current transaction."""
     session.execute(select(func.set_config("shop.actor", actor, True)))
 
 
 def trail(session: Session, table: str, key: object) -> list[AuditEntry]:
-    """All changes of a row, oldest first."""
+    """Return all changes to a row, oldest first."""
     return list(
         session.scalars(
             select(AuditEntry)
@@ -23,7 +23,7 @@ def trail(session: Session, table: str, key: object) -> list[AuditEntry]:
 
 
 def changes(entry: AuditEntry) -> dict[str, tuple[object, object]]:
-    """Old and new value of each column an entry changed."""
+    """Return the old and new value of each column that an entry changed."""
     old, new = entry.old or {}, entry.new or {}
     return {
         column: (old.get(column), new.get(column))

@@ -1,4 +1,4 @@
-"""Undoing an order."""
+"""Cancel an order."""
 
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
@@ -10,7 +10,7 @@ from .models import CouponUse, Order, OrderLine, OrderStatus, Reservation
 
 @atomic
 def cancel(session: Session, order_id: int, reason: str) -> Order:
-    """Stop an order nothing of which has left the house, and give everything back."""
+    """Cancel an order that hasn't shipped at all, release its stock and refund its payments."""
     order = orders.lock(session, order_id)
     orders.transition(order, OrderStatus.CANCELLED)
     payments.refund_all(session, order, reason)

@@ -1,4 +1,4 @@
-"""Filling a cart."""
+"""Manage carts and their items."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -29,7 +29,7 @@ class CartTotals:
 
 @atomic
 def open_cart(session: Session, customer: Customer | None = None, *, currency: str = "EUR") -> Cart:
-    """The open cart of a customer, or a new one; a guest always gets a new one."""
+    """Return the open cart of a customer, or a new cart. A guest always gets a new cart."""
     if customer is not None:
         cart = session.scalar(
             select(Cart).where(Cart.customer_id == customer.id, Cart.status == CartStatus.OPEN)
@@ -42,7 +42,7 @@ def open_cart(session: Session, customer: Customer | None = None, *, currency: s
 
 
 def lock_open(session: Session, cart_id: int) -> Cart:
-    """The cart, locked, provided it is still open."""
+    """Lock and return the cart, provided that it is still open."""
     cart = session.scalar(
         select(Cart)
         .where(Cart.id == cart_id)
@@ -58,7 +58,7 @@ def lock_open(session: Session, cart_id: int) -> Cart:
 
 @atomic
 def add(session: Session, cart: Cart, variant: Variant, quantity: int = 1) -> CartItem:
-    """Put pieces into the cart, on top of those already in it."""
+    """Add pieces to the cart, in addition to those already in it."""
     limit = settings.get(session, "cart.max_quantity")
     lock_open(session, cart.id)
     if not variant.active:
@@ -87,7 +87,7 @@ def add(session: Session, cart: Cart, variant: Variant, quantity: int = 1) -> Ca
 
 @atomic
 def set_quantity(session: Session, cart: Cart, variant: Variant, quantity: int) -> None:
-    """Change how many pieces are in the cart; none takes the item out."""
+    """Change how many pieces are in the cart. Zero removes the item."""
     lock_open(session, cart.id)
     if quantity < 0:
         raise InvalidQuantity(f"{quantity} pieces")
@@ -111,7 +111,7 @@ def _touch(session: Session, cart: Cart) -> None:
 
 @atomic
 def apply_coupon(session: Session, cart: Cart, code: str, *, now: datetime | None = None) -> int:
-    """Attach a coupon and return what it takes off at the moment."""
+    """Attach a coupon and return its current discount."""
     lock_open(session, cart.id)
     coupon = coupons.find(session, code)
     subtotal = totals(session, cart).subtotal
@@ -143,7 +143,7 @@ def totals(session: Session, cart: Cart) -> CartTotals:
 
 @atomic
 def merge(session: Session, guest: Cart, customer: Customer) -> Cart:
-    """Move what a guest collected into the cart of the account that signed in."""
+    """Move the items in a guest's cart to the cart of the account that signed in."""
     lock_open(session, guest.id)
     target = open_cart(session, customer, currency=guest.currency_code)
     lock_open(session, target.id)
@@ -168,7 +168,7 @@ def merge(session: Session, guest: Cart, customer: Customer) -> Cart:
 
 @atomic
 def abandon_stale(session: Session, *, idle: timedelta, now: datetime | None = None) -> int:
-    """Close the carts nobody has touched for a while and return how many."""
+    """Close carts that nobody has changed for a while, and return their number."""
     result = session.execute(
         update(Cart)
         .where(Cart.status == CartStatus.OPEN, Cart.updated_at < (now or utcnow()) - idle)

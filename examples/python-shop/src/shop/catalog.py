@@ -1,4 +1,4 @@
-"""Products, their variants and the tree of categories."""
+"""Products, their variants and the category tree."""
 
 import re
 import unicodedata
@@ -78,7 +78,7 @@ def add_variant(
 
 @atomic
 def deactivate(session: Session, product: Product) -> None:
-    """Take a product and its variants off sale, without forgetting them."""
+    """Take a product and its variants off sale, without deleting them."""
     product.active = False
     for variant in product.variants:
         variant.active = False
@@ -91,7 +91,7 @@ def _next_position(session: Session, parent_id: int | None) -> int:
 
 @atomic
 def add_category(session: Session, name: str, parent: Category | None = None) -> Category:
-    """A new category behind the last of its siblings."""
+    """Add a category after the last of its siblings."""
     parent_id = parent.id if parent else None
     category = Category(
         name=name,
@@ -105,7 +105,7 @@ def add_category(session: Session, name: str, parent: Category | None = None) ->
 
 @atomic
 def reorder_categories(session: Session, ordered: Sequence[Category]) -> None:
-    """Give siblings the order of this list; the unique constraint waits for the commit."""
+    """Order siblings like this list. The unique constraint is deferred until the commit."""
     for position, category in enumerate(ordered, start=1):
         category.position = position
 
@@ -118,7 +118,7 @@ def _subtree(root_id: int) -> Select[tuple[int]]:
 
 @atomic
 def move_category(session: Session, category: Category, parent: Category | None) -> None:
-    """Hang a category, with all that is below it, under another one."""
+    """Move a category, with its subcategories, to a different parent."""
     if parent is not None and parent.id in set(session.scalars(_subtree(category.id))):
         raise CategoryCycle(f"{category.slug} cannot move below {parent.slug}")
     parent_id = parent.id if parent else None
@@ -127,7 +127,7 @@ def move_category(session: Session, category: Category, parent: Category | None)
 
 
 def category_path(session: Session, category: Category) -> list[str]:
-    """Names from the root of the tree down to `category`."""
+    """Return the names from the root of the tree down to `category`."""
     path = (
         select(Category.id, Category.parent_id, Category.name, literal(0).label("depth"))
         .where(Category.id == category.id)
@@ -142,7 +142,7 @@ def category_path(session: Session, category: Category) -> list[str]:
 
 
 def products_in(session: Session, category: Category) -> list[Product]:
-    """Active products in a category or below it, each once, newest first."""
+    """Return the active products in a category or below it, without duplicates, newest first."""
     member = exists().where(
         ProductCategory.product_id == Product.id,
         ProductCategory.category_id.in_(_subtree(category.id)),
@@ -157,7 +157,7 @@ def products_in(session: Session, category: Category) -> list[Product]:
 
 
 def search(session: Session, words: str, limit: int = 20) -> list[Product]:
-    """Active products that match, best first; a hit in the name counts more."""
+    """Return matching active products, best first. A match in the name counts more."""
     query = func.websearch_to_tsquery("english", words)
     return list(
         session.scalars(
@@ -170,7 +170,7 @@ def search(session: Session, words: str, limit: int = 20) -> list[Product]:
 
 
 def variants_with(session: Session, attributes: dict[str, Any]) -> list[Variant]:
-    """Active variants that have all these attributes."""
+    """Return the active variants that have all these attributes."""
     return list(
         session.scalars(
             select(Variant)

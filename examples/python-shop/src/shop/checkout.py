@@ -1,4 +1,4 @@
-"""From an open cart to an order."""
+"""Turn an open cart into an order."""
 
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -54,7 +54,7 @@ class Quote:
 
 
 def tax_rate(session: Session, country: str, category: TaxCategory, on: date) -> Decimal:
-    """The rate in force on a day; none where the shop collects no tax."""
+    """Return the rate on a day, or None where the shop doesn't collect tax."""
     rate = session.scalar(
         select(TaxRate.rate).where(
             TaxRate.country_code == country,
@@ -67,7 +67,7 @@ def tax_rate(session: Session, country: str, category: TaxCategory, on: date) ->
 
 
 def quote(session: Session, cart: Cart, address: Address, *, now: datetime | None = None) -> Quote:
-    """What the content of a cart costs when it goes to an address."""
+    """Return what the items in a cart cost if they are sent to an address."""
     now = now or utcnow()
     items = session.execute(
         select(CartItem.quantity, Variant, Product)

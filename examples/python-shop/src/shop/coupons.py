@@ -1,4 +1,4 @@
-"""Who may use a coupon, when, how often, and what it is worth."""
+"""Rules of coupons: who may use a coupon, when and how often, and the discount."""
 
 from datetime import datetime
 
@@ -55,7 +55,7 @@ def uses(session: Session, coupon: Coupon, customer_id: int | None = None) -> in
 def check(
     session: Session, coupon: Coupon, customer_id: int | None, subtotal: int, now: datetime
 ) -> None:
-    """Raise CouponRejected unless the coupon is good for this purchase."""
+    """Raise CouponRejected unless the coupon is valid for this purchase."""
     if not coupon.active:
         raise CouponRejected(coupon.code, "inactive")
     if now < coupon.starts_at:
@@ -75,14 +75,14 @@ def check(
 
 
 def discount(coupon: Coupon, subtotal: int) -> int:
-    """What the coupon takes off, never more than there is."""
+    """Return the discount, at most the whole amount."""
     if coupon.kind is CouponKind.PERCENT:
         return subtotal * coupon.value // 100
     return min(coupon.value, subtotal)
 
 
 def lock(session: Session, coupon_id: int) -> Coupon:
-    """The coupon, locked: those who want its last use queue up here."""
+    """Lock and return the coupon. Transactions that want its last use wait here."""
     return session.scalars(
         select(Coupon)
         .where(Coupon.id == coupon_id)
@@ -93,7 +93,7 @@ def lock(session: Session, coupon_id: int) -> Coupon:
 
 @atomic
 def redeem(session: Session, coupon: Coupon, order: Order) -> CouponUse:
-    """Count a use; the caller holds the lock and has checked the coupon."""
+    """Count a use. The caller must hold the lock and have checked the coupon."""
     use = CouponUse(
         coupon_id=coupon.id,
         customer_id=order.customer_id,

@@ -15,7 +15,7 @@ from .models import Address, Customer, Variant, Wishlist, WishlistItem
 def register(
     session: Session, email: str, name: str, *, country: str, newsletter: bool = False
 ) -> Customer:
-    """Open an account; addresses of mail are compared without case."""
+    """Open an account. Email addresses are case-insensitive."""
     customer = Customer(
         email=email.strip(), name=name.strip(), country_code=country, newsletter=newsletter
     )
@@ -30,7 +30,7 @@ def register(
 
 
 def find(session: Session, email: str) -> Customer | None:
-    """The open account with this address of mail."""
+    """Return the open account with this email address."""
     return session.scalar(
         select(Customer).where(
             func.lower(Customer.email) == email.strip().lower(), Customer.closed_at.is_(None)
@@ -50,7 +50,7 @@ def add_address(
     recipient: str | None = None,
     line2: str | None = None,
 ) -> Address:
-    """Store an address; the first of a customer becomes the default."""
+    """Store an address. A customer's first address becomes the default."""
     address = Address(
         customer=customer,
         recipient=recipient or customer.name,
@@ -76,7 +76,7 @@ def set_default_address(session: Session, customer: Customer, address: Address) 
 
 @atomic
 def close_account(session: Session, customer: Customer) -> None:
-    """Forget who the customer was; orders keep pointing at the row."""
+    """Erase the customer's identity, but keep the row that orders refer to."""
     customer.name = "closed account"
     customer.email = f"closed-{customer.id}@invalid"
     customer.phone = None
@@ -86,7 +86,7 @@ def close_account(session: Session, customer: Customer) -> None:
 
 @atomic
 def wish(session: Session, customer: Customer, variant: Variant, name: str = "default") -> Wishlist:
-    """Put a variant on a list, which is made when it is not there; twice is the same as once."""
+    """Put a variant on a list, unless it is already there. Creates the list if necessary."""
     session.execute(
         insert(Wishlist)
         .values(customer_id=customer.id, name=name)

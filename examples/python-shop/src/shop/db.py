@@ -17,11 +17,11 @@ _SCHEMES = frozenset({"postgres", "postgresql", DRIVER})
 
 
 class ConfigurationError(RuntimeError):
-    """The environment does not say which database to use."""
+    """Raised if the environment doesn't name a database."""
 
 
 def database_url(environ: Mapping[str, str] | None = None) -> URL:
-    """The URL in DATABASE_URL, with its scheme mapped to the psycopg 3 driver."""
+    """Return the URL in DATABASE_URL, with the scheme for the psycopg 3 driver."""
     raw = (os.environ if environ is None else environ).get("DATABASE_URL", "").strip()
     if not raw:
         raise ConfigurationError(
@@ -35,7 +35,7 @@ def database_url(environ: Mapping[str, str] | None = None) -> URL:
 
 
 def create_shop_engine(url: URL | None = None, **options: Any) -> Engine:
-    """An engine for `url`, or for the database the environment names."""
+    """Return an engine for `url`, or for the database that the environment names."""
     return create_engine(
         url if url is not None else database_url(),
         connect_args={"client_encoding": "utf8"},
@@ -50,10 +50,10 @@ def session_factory(engine: Engine) -> sessionmaker[Session]:
 def atomic(
     command: Callable[Concatenate[Session, P], R],
 ) -> Callable[Concatenate[Session, P], R]:
-    """Make a function that takes a session first one transaction.
+    """Run a function, whose first parameter is a session, in one transaction.
 
-    The outermost atomic function commits, or rolls back when an exception leaves it;
-    those it calls join its transaction.
+    The outermost atomic function commits, or rolls back if it raises an exception. Atomic
+    functions that it calls join its transaction.
     """
 
     @wraps(command)
@@ -78,6 +78,6 @@ def atomic(
 
 
 def violates(error: IntegrityError, constraint: str) -> bool:
-    """Whether the error names this constraint."""
+    """Return whether the error names this constraint."""
     diagnostics = getattr(error.orig, "diag", None)
     return diagnostics is not None and diagnostics.constraint_name == constraint

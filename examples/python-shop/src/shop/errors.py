@@ -1,8 +1,8 @@
-"""Everything a caller of the services may want to catch."""
+"""Errors that callers of the services may want to catch."""
 
 
 class ShopError(Exception):
-    """Base of all errors of the domain."""
+    """Base class of all domain errors."""
 
 
 class NotFound(ShopError):

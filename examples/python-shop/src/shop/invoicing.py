@@ -14,7 +14,7 @@ from .models import Invoice, InvoiceCounter, Order, OrderStatus
 
 
 def _next_number(session: Session, year: int) -> int:
-    """Count on; unlike a sequence, the counter goes back when the transaction does."""
+    """Return the next number. Unlike a sequence, a rollback also resets the counter."""
     counter = insert(InvoiceCounter).values(year=year, last=1)
     return session.scalars(
         counter.on_conflict_do_update(
@@ -25,7 +25,7 @@ def _next_number(session: Session, year: int) -> int:
 
 @atomic
 def issue(session: Session, order: Order, *, now: datetime | None = None) -> Invoice:
-    """The invoice of a paid order, made when it is asked for the first time."""
+    """Return the invoice of a paid order. The first call creates it."""
     orders.lock(session, order.id)
     known = session.scalar(select(Invoice).where(Invoice.order_id == order.id))
     if known is not None:

@@ -1,11 +1,11 @@
-"""Amounts are integers in the minor unit of their currency; rates are decimals."""
+"""Amounts are integers in the minor unit of their currency. Rates are decimals."""
 
 from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Decimal
 
 
 def apply_rate(amount: int, rate: Decimal) -> int:
-    """`amount` times `rate`, halves rounded away from zero."""
+    """Return `amount` times `rate`. Halves are rounded away from zero."""
     return int((Decimal(amount) * rate).quantize(Decimal(1), rounding=ROUND_HALF_UP))
 
 

@@ -1,4 +1,4 @@
-"""The life of an order after checkout."""
+"""Life cycle of an order after checkout."""
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -38,14 +38,14 @@ def by_number(session: Session, number: str) -> Order:
 
 
 def transition(order: Order, status: OrderStatus) -> None:
-    """Change the status, if the present one leads there."""
+    """Change the status, if the transition from the current status is allowed."""
     if status not in NEXT[order.status]:
         raise InvalidTransition(f"{order.status.value} does not lead to {status.value}")
     order.status = status
 
 
 def history(session: Session, order: Order) -> list[OrderStatus]:
-    """All the states an order has been in."""
+    """Return all states that an order has been in."""
     return list(
         session.scalars(
             select(OrderEvent.new_status)

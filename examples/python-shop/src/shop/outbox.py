@@ -1,4 +1,4 @@
-"""Events stored with the change they tell about, and delivered afterwards."""
+"""Events, which are stored with the change that they report, and delivered afterwards."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,9 +24,9 @@ def emit(session: Session, topic: str, payload: dict[str, Any]) -> OutboxEvent:
 
 @atomic
 def deliver(session: Session, handler: Handler, *, limit: int = 10) -> int:
-    """Hand the oldest pending events to `handler` and return how many it took.
+    """Pass the oldest pending events to `handler`, and return how many it has processed.
 
-    Rows another worker holds are skipped; an event whose handler fails stays pending
+    Skips rows that another worker has locked. If the handler fails, the event stays pending
     until it has failed MAX_ATTEMPTS times.
     """
     events = session.scalars(

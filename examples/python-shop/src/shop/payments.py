@@ -1,4 +1,4 @@
-"""Taking money, exactly once, and giving it back, never more than was taken."""
+"""Charge payments exactly once, and refund at most the charged amount."""
 
 from typing import Protocol
 
@@ -21,19 +21,19 @@ from .models import Order, OrderStatus, Payment, PaymentStatus, Refund
 
 
 class Declined(Exception):
-    """The gateway does not accept the payment."""
+    """Raised if the gateway doesn't accept the payment."""
 
 
 class Gateway(Protocol):
     name: str
 
     def charge(self, amount: int, currency: str, key: str) -> str:
-        """Take the money and return a reference; the same key never charges twice."""
+        """Charge the amount and return a reference. The same key never charges twice."""
         ...
 
 
 def capture(session: Session, order: Order, amount: int, key: str, gateway: Gateway) -> Payment:
-    """Charge `amount` for an order; with the same key again, return what happened then.
+    """Charge `amount` for an order. If the key was used before, return the earlier result.
 
     No transaction is open while the gateway works: the attempt is on record before it is
     asked, so that a crash in between is repaired by repeating the call.
@@ -76,7 +76,7 @@ def _begin(session: Session, order_id: int, amount: int, key: str, provider: str
         .on_conflict_do_nothing(index_elements=["idempotency_key"])
         .returning(Payment)
     )
-    if inserted is None:  # somebody else used the key for another order just now
+    if inserted is None:  # a concurrent transaction has used the key for a different order
         raise IdempotencyConflict(key)
     return inserted
 
@@ -128,7 +128,7 @@ def captured(session: Session, order: Order) -> int:
 
 
 def refundable(session: Session, payment: Payment) -> int:
-    """What is left of a payment after its refunds."""
+    """Return the amount of a payment minus its refunds."""
     if payment.status is not PaymentStatus.CAPTURED:
         return 0
     refunded = session.scalar(
@@ -139,7 +139,7 @@ def refundable(session: Session, payment: Payment) -> int:
 
 @atomic
 def refund(session: Session, payment_id: int, amount: int, reason: str) -> Refund:
-    """Give back a part of a payment."""
+    """Refund a part of a payment."""
     payment = lock(session, payment_id)
     left = refundable(session, payment)
     if not 0 < amount <= left:
@@ -151,7 +151,7 @@ def refund(session: Session, payment_id: int, amount: int, reason: str) -> Refun
 
 @atomic
 def refund_amount(session: Session, order: Order, amount: int, reason: str) -> list[Refund]:
-    """Give back a sum, from the latest payment of the order backwards."""
+    """Refund an amount, starting with the latest payment for the order."""
     entries = []
     for payment in sorted(order.payments, key=lambda payment: payment.id, reverse=True):
         part = min(amount, refundable(session, payment))

@@ -20,7 +20,7 @@ def set_price(
     *,
     since: datetime | None = None,
 ) -> Price:
-    """Close the current price and open a new one at the same moment."""
+    """End the current price and start a new price at the same moment."""
     since = since or utcnow()
     current = session.scalar(
         select(Price)
@@ -67,7 +67,7 @@ def history(session: Session, variant: Variant, currency: str) -> list[Price]:
 
 
 def price_range(session: Session, product_id: int, currency: str) -> tuple[int, int] | None:
-    """Lowest and highest current price among the active variants of a product."""
+    """Return the lowest and highest current price of a product's active variants."""
     low, high = session.execute(
         select(func.min(Price.amount), func.max(Price.amount))
         .join(Variant, Variant.id == Price.variant_id)

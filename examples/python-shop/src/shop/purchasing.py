@@ -1,4 +1,4 @@
-"""Ordering from suppliers."""
+"""Order from suppliers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ def offer(
 
 
 def suggestions(session: Session, target: int) -> list[Suggestion]:
-    """What to order, and from whom, so that `target` pieces of everything are free.
+    """Return what to order from each supplier, so that `target` pieces of everything are free.
 
     Open purchase orders count; the cheapest offer wins, the faster supplier on a tie.
     """
@@ -123,7 +123,7 @@ def order(
 
 @atomic
 def receive(session: Session, entry: PurchaseOrder, quantities: Mapping[int, int]) -> None:
-    """Take in goods by variant; the order closes when nothing is missing any more."""
+    """Receive goods by variant. The order is closed when nothing is missing anymore."""
     session.refresh(entry, with_for_update=True)
     if entry.status is not PurchaseStatus.OPEN:
         raise InvalidQuantity(f"purchase order {entry.id} is {entry.status.value}")

@@ -1,4 +1,4 @@
-"""Figures for the people who run the shop; plain SQL, because it says it best."""
+"""Reports for the people who run the shop, in plain SQL, because that is clearest."""
 
 from dataclasses import dataclass
 from datetime import date
@@ -26,7 +26,7 @@ class Day:
 
 
 def daily_revenue(session: Session, first: date, last: date, currency: str = "EUR") -> list[Day]:
-    """Each day of a period, those without orders too, with its three-day average."""
+    """Return each day in a period, even without orders, with its three-day average."""
     return _rows(
         session,
         Day,
@@ -64,7 +64,7 @@ class Seller:
 
 
 def best_sellers(session: Session, per_category: int = 3) -> list[Seller]:
-    """The most sold products of each category and their share of its pieces."""
+    """Return each category's best-selling products, and their share of the pieces sold."""
     return _rows(
         session,
         Seller,
@@ -102,7 +102,7 @@ class CustomerValue:
 
 
 def customer_values(session: Session) -> list[CustomerValue]:
-    """Buyers by what they have spent net of refunds, and how often they come back."""
+    """Return buyers by their spending minus refunds, and how often they have ordered."""
     return _rows(
         session,
         CustomerValue,
@@ -137,7 +137,7 @@ class Month:
 
 
 def monthly_growth(session: Session, currency: str = "EUR") -> list[Month]:
-    """Revenue per month and its change on the month before, in percent."""
+    """Return the revenue per month, and the change from the previous month in percent."""
     return _rows(
         session,
         Month,
@@ -168,7 +168,7 @@ class WarehouseValue:
 
 
 def stock_value(session: Session) -> list[WarehouseValue]:
-    """What lies in each warehouse, at the cheapest cost of supply, with a grand total."""
+    """Return the value of each warehouse's stock at the lowest supply cost, with a grand total."""
     return _rows(
         session,
         WarehouseValue,

@@ -1,4 +1,4 @@
-"""Goods that come back."""
+"""Goods that customers return."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -25,7 +25,7 @@ from .money import allocate
 
 
 def returnable(session: Session, order: Order) -> dict[int, int]:
-    """Pieces of each line that were sent and are not coming back already."""
+    """Return the pieces of each line that were sent and aren't part of a return yet."""
     sent = (
         select(func.coalesce(func.sum(ShipmentLine.quantity), 0))
         .where(ShipmentLine.order_line_id == OrderLine.id)
@@ -50,7 +50,7 @@ def request(
     *,
     now: datetime | None = None,
 ) -> Return:
-    """Announce a return, within the time allowed after the last delivery."""
+    """Announce a return, within the allowed time after the last delivery."""
     order = orders.lock(session, order_id)
     if order.status is not OrderStatus.DELIVERED:
         raise ReturnRejected(f"order {order.number} is {order.status.value}")
@@ -76,7 +76,7 @@ def request(
 
 
 def value(session: Session, entry: Return) -> int:
-    """What the returned pieces cost the customer, tax included.
+    """Return what the customer paid for the returned pieces, including tax.
 
     Each line is split into its pieces so that all of them together give back all of it.
     """
@@ -103,7 +103,7 @@ def value(session: Session, entry: Return) -> int:
 
 @atomic
 def receive(session: Session, entry: Return, warehouse_id: int, *, restock: bool = True) -> int:
-    """Take returned goods in, refund them and return the amount."""
+    """Receive returned goods, refund them, and return the amount."""
     order = orders.lock(session, entry.order_id)
     session.refresh(entry, with_for_update=True)
     if entry.status is not ReturnStatus.REQUESTED:

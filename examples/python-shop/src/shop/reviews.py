@@ -1,4 +1,4 @@
-"""Reviews by those who have bought, and their summary."""
+"""Reviews by buyers, and their summary."""
 
 from dataclasses import dataclass
 from decimal import Decimal
@@ -47,7 +47,7 @@ def submit(
     title: str,
     body: str = "",
 ) -> Review:
-    """Store a review; only buyers may write one, and only one of each product."""
+    """Store a review. Only buyers may write reviews, and only one review per product."""
     if not 1 <= rating <= 5:
         raise ReviewRejected(f"{rating} stars")
     if not has_received(session, customer, product):
@@ -78,7 +78,7 @@ def moderate(session: Session, review: Review, *, publish: bool) -> None:
 
 @atomic
 def refresh_ratings(session: Session) -> None:
-    """Bring the materialised summary up to date without blocking its readers."""
+    """Refresh the materialized summary without blocking its readers."""
     session.execute(text("REFRESH MATERIALIZED VIEW CONCURRENTLY product_ratings"))
 
 
@@ -91,7 +91,7 @@ def rating_of(session: Session, product: Product) -> Rating | None:
 
 
 def top_rated(session: Session, *, at_least: int = 1, limit: int = 10) -> list[str]:
-    """Names of the best products that enough customers have reviewed."""
+    """Return the names of the best products that enough customers have reviewed."""
     return list(
         session.scalars(
             text(

@@ -1,4 +1,4 @@
-"""Settings with defaults: the table holds only what differs."""
+"""Settings with defaults. The table contains only values that differ from their default."""
 
 from typing import Any
 

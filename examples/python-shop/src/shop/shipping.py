@@ -1,4 +1,4 @@
-"""What sending costs, and sending."""
+"""Calculate shipping costs, and ship orders."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -22,7 +22,7 @@ from .models import (
 
 
 def cost(session: Session, *, country: str, currency: str, weight_grams: int, goods: int) -> int:
-    """The cheapest rate that carries the weight; nothing from a certain value of goods on."""
+    """Return the cheapest rate for the weight. Shipping is free above a certain order value."""
     amount = session.scalar(
         select(func.min(ShippingRate.amount)).where(
             ShippingRate.country_code == country,
@@ -37,7 +37,7 @@ def cost(session: Session, *, country: str, currency: str, weight_grams: int, go
 
 
 def to_ship(session: Session, order: Order) -> dict[int, dict[int, int]]:
-    """Pieces still to be sent: by warehouse, then by order line."""
+    """Return the pieces still to be shipped, by warehouse and then by order line."""
     plan: dict[int, dict[int, int]] = {}
     for reservation in session.scalars(
         select(Reservation)
@@ -61,7 +61,7 @@ def ship(
     quantities: Mapping[int, int] | None = None,
     now: datetime | None = None,
 ) -> Shipment:
-    """Send what a warehouse holds for an order, or only some of it."""
+    """Ship the pieces that a warehouse has reserved for an order, or some of them."""
     order = orders.lock(session, order_id)
     if order.status not in (OrderStatus.PAID, OrderStatus.PARTLY_SHIPPED):
         raise InvalidTransition(f"order {order.number} is {order.status.value}")
@@ -109,7 +109,7 @@ def ship(
 
 @atomic
 def deliver(session: Session, shipment: Shipment, *, now: datetime | None = None) -> None:
-    """Note the arrival; the order is delivered when all of it has arrived."""
+    """Record the arrival. The order is delivered once all of it has arrived."""
     order = orders.lock(session, shipment.order_id)
     if shipment.delivered_at is not None:
         return

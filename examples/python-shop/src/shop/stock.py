@@ -1,4 +1,4 @@
-"""What the warehouses hold, and how much of it is promised."""
+"""Stock in the warehouses, and its reservations."""
 
 from dataclasses import dataclass
 
@@ -32,7 +32,7 @@ def _record(
 
 
 def locked(session: Session, warehouse_id: int, variant_id: int) -> Stock:
-    """The stock of a variant in a warehouse, locked until the transaction ends."""
+    """Return a variant's stock in a warehouse, locked until the transaction ends."""
     stock = session.scalar(
         select(Stock)
         .where(Stock.warehouse_id == warehouse_id, Stock.variant_id == variant_id)
@@ -54,7 +54,7 @@ def receive(
     reason: MovementReason = MovementReason.RECEIPT,
     reference: str | None = None,
 ) -> Stock:
-    """Add to the stock; the row is made when goods arrive for the first time."""
+    """Add to the stock. Creates the row when goods arrive for the first time."""
     if quantity <= 0:
         raise InvalidQuantity(f"cannot receive {quantity}")
     session.execute(
@@ -72,7 +72,7 @@ def receive(
 
 @atomic
 def correct(session: Session, warehouse_id: int, variant_id: int, counted: int) -> int:
-    """Set the stock to what was counted and return the difference."""
+    """Set the stock to the counted number, and return the difference."""
     stock = locked(session, warehouse_id, variant_id)
     if counted < stock.reserved:
         raise InvalidQuantity(f"{counted} counted, but {stock.reserved} are promised")
@@ -107,7 +107,7 @@ def transfer(
 
 @atomic
 def reserve(session: Session, variant_id: int, quantity: int) -> list[Allocation]:
-    """Promise stock, from the preferred warehouses first; all of it or none."""
+    """Reserve stock, from preferred warehouses first. Reserves either all of it or nothing."""
     if quantity <= 0:
         raise InvalidQuantity(f"cannot reserve {quantity}")
     rows = session.scalars(
@@ -133,7 +133,7 @@ def reserve(session: Session, variant_id: int, quantity: int) -> list[Allocation
 
 @atomic
 def release(session: Session, warehouse_id: int, variant_id: int, quantity: int) -> None:
-    """Take a promise back."""
+    """Cancel reservations."""
     stock = locked(session, warehouse_id, variant_id)
     if not 0 < quantity <= stock.reserved:
         raise InvalidQuantity(f"cannot release {quantity} of {stock.reserved}")
@@ -144,7 +144,7 @@ def release(session: Session, warehouse_id: int, variant_id: int, quantity: int)
 def dispatch(
     session: Session, warehouse_id: int, variant_id: int, quantity: int, reference: str
 ) -> None:
-    """Send promised stock out of the house."""
+    """Ship reserved stock."""
     stock = locked(session, warehouse_id, variant_id)
     if not 0 < quantity <= stock.reserved:
         raise InvalidQuantity(f"cannot dispatch {quantity} of {stock.reserved}")
@@ -165,7 +165,7 @@ def available(session: Session, variant_id: int) -> int:
 
 
 def low(session: Session, threshold: int) -> list[tuple[str, int]]:
-    """Active variants with at most `threshold` pieces free, scarcest first."""
+    """Return active variants with at most `threshold` free pieces, scarcest first."""
     free = func.coalesce(func.sum(Stock.on_hand - Stock.reserved), 0)
     rows = session.execute(
         select(Variant.sku, free.label("free"))

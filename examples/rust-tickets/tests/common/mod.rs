@@ -4,10 +4,10 @@ use pgfresh_test::{Database, Options};
 use sqlx::PgPool;
 use tickets::BoxOffice;
 
-/// A box office that a test has to itself, without any event.
+/// A box office for one test, without events.
 pub struct Fresh {
     office: BoxOffice,
-    // Not every file of tests needs it.
+    // Some test files don't use this field.
     #[allow(dead_code)]
     pub database: Database,
 }
@@ -16,7 +16,7 @@ pub async fn open() -> Fresh {
     open_with(&Options::default()).await
 }
 
-/// The same, in a database that is leased with these options.
+/// Opens a box office in a database that is leased with `options`.
 pub async fn open_with(options: &Options) -> Fresh {
     let database = options.lease().unwrap();
     let pool = PgPool::connect(database.url()).await.unwrap();

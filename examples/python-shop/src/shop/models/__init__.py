@@ -1,4 +1,4 @@
-"""All the tables, so that importing this package registers every one of them."""
+"""All tables. Importing this package registers them."""
 
 from .base import Base
 from .carts import Cart, CartItem, CartStatus, Coupon, CouponKind, CouponUse

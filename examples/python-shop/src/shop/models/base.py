@@ -1,4 +1,4 @@
-"""What all the tables share: column types, naming convention, enum helper."""
+"""Definitions that all tables share: column types, naming convention, enum helper."""
 
 import enum
 from datetime import datetime
@@ -14,7 +14,7 @@ CreatedAt = Annotated[datetime, mapped_column(server_default=func.now())]
 
 
 class Base(DeclarativeBase):
-    # PostgreSQL's own default names, so that migrations may leave them out.
+    # These are PostgreSQL's default names, so migrations don't need to specify them.
     metadata = MetaData(
         naming_convention={
             "pk": "%(table_name)s_pkey",
@@ -33,7 +33,7 @@ class Base(DeclarativeBase):
 
 
 def pg_enum(values: type[enum.Enum], name: str) -> ENUM:
-    """The type `name`, which the migrations create, holding the values of a Python enum."""
+    """Return the type `name`, which the migrations create, for the values of a Python enum."""
     return ENUM(
         values,
         name=name,

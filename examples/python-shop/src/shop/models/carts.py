@@ -1,4 +1,4 @@
-"""Carts and coupons: what comes before an order."""
+"""Carts and coupons, which precede an order."""
 
 import enum
 import uuid

@@ -1,4 +1,4 @@
-"""Products, how they are sorted into categories, what they cost and who supplies them."""
+"""Products, their categories, prices and suppliers."""
 
 import enum
 from datetime import datetime
@@ -34,7 +34,7 @@ class Supplier(Base):
 class Category(Base):
     __tablename__ = "categories"
     __table_args__ = (
-        # Deferred, so that siblings can change places within a transaction.
+        # Deferred, so that siblings can swap positions within a transaction.
         UniqueConstraint("parent_id", "position", deferrable=True, initially="DEFERRED"),
         CheckConstraint("parent_id <> id", name="parent_id"),
     )

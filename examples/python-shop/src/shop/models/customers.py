@@ -25,7 +25,7 @@ class Customer(Base):
     name: Mapped[str]
     phone: Mapped[str | None]
     country_code: Mapped[str] = mapped_column(ForeignKey("countries.code"), index=True)
-    # Customer and default address point at each other: checked at commit.
+    # Customer and default address refer to each other, so PostgreSQL checks this at commit.
     default_address_id: Mapped[int | None] = mapped_column(
         BigInteger,
         ForeignKey(
@@ -46,7 +46,7 @@ class Customer(Base):
     )
 
 
-# A closed account frees its address for a new one.
+# After an account is closed, a new account can use its email address.
 Index(
     "customers_email_open_key",
     func.lower(Customer.email),

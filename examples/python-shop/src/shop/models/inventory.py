@@ -1,4 +1,4 @@
-"""Warehouses, what they hold, and what is on its way to them."""
+"""Warehouses, their stock, and incoming deliveries."""
 
 import enum
 from datetime import date, datetime
@@ -78,7 +78,7 @@ class StockMovement(Base):
 
 
 class Reservation(Base):
-    """Stock set aside for an order line in one warehouse."""
+    """Stock in one warehouse that is reserved for an order line."""
 
     __tablename__ = "reservations"
     __table_args__ = (

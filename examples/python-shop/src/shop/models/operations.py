@@ -19,7 +19,7 @@ class Setting(Base):
 
 
 class AuditEntry(Base):
-    """A change of a row, written by a trigger."""
+    """A change to a row, written by a trigger."""
 
     __tablename__ = "audit_log"
     __table_args__ = (
@@ -39,7 +39,7 @@ class AuditEntry(Base):
 
 
 class OutboxEvent(Base):
-    """A message to the world, stored in the transaction that it tells about."""
+    """An event for other systems, stored in the transaction that it reports."""
 
     __tablename__ = "outbox"
     __table_args__ = (

@@ -2,5 +2,5 @@ package hotel;
 
 import java.time.LocalDate;
 
-/** A room for a guest, from a day to another, on which they leave. */
+/** A room for a guest, from the day of arrival to the day of departure. */
 public record Booking(long id, int room, String guest, LocalDate from, LocalDate to, int cents) {}

@@ -10,7 +10,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
 
-/** Rooms, and who sleeps in them. */
+/** Manages rooms and their bookings. */
 public final class Hotel {
 
     private static final String EXCLUSION_VIOLATION = "23P01";
@@ -21,7 +21,7 @@ public final class Hotel {
         this.connection = connection;
     }
 
-    /** Furnishes a room, or changes its beds and its price. */
+    /** Adds a room, or changes its number of beds and its price. */
     public void furnish(int number, int beds, int cents) throws SQLException {
         try (PreparedStatement insert = connection.prepareStatement(
                 """
@@ -34,7 +34,7 @@ public final class Hotel {
         }
     }
 
-    /** Lets nights from a day to another cost that part of the usual price. */
+    /** Sets the price of the nights between two days, as a percentage of the usual price. */
     public void season(LocalDate from, LocalDate to, int percent) throws SQLException {
         try (PreparedStatement insert = connection.prepareStatement(
                 "INSERT INTO seasons (nights, percent) VALUES (daterange(?, ?), ?)")) {
@@ -46,9 +46,10 @@ public final class Hotel {
     }
 
     /**
-     * Books the cheapest room that is free then and has enough beds; of those, the smallest. Empty if there is none.
+     * Books the cheapest free room with enough beds. If several rooms cost the same, books the smallest. Empty if
+     * there is none.
      *
-     * <p>If somebody else was quicker with that room, the next one is tried.
+     * <p>If another guest has booked the room in the meantime, tries the next room.
      */
     public Optional<Booking> book(String guest, int beds, LocalDate from, LocalDate to) throws SQLException {
         while (true) {
@@ -98,7 +99,7 @@ public final class Hotel {
         }
     }
 
-    /** Whether there was such a booking. */
+    /** Cancels a booking. Returns false if the booking doesn't exist. */
     public boolean cancel(long id) throws SQLException {
         try (PreparedStatement delete = connection.prepareStatement("DELETE FROM bookings WHERE id = ?")) {
             delete.setLong(1, id);
@@ -106,7 +107,7 @@ public final class Hotel {
         }
     }
 
-    /** Who sleeps in the hotel that night, by room. */
+    /** Returns the guests of a night, by room. */
     public List<Booking> guests(LocalDate night) throws SQLException {
         try (PreparedStatement select = connection.prepareStatement(
                 """

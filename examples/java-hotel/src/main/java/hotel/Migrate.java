@@ -12,7 +12,7 @@ public final class Migrate {
         Flyway.configure().dataSource(url(System.getenv()), null, null).load().migrate();
     }
 
-    /** There is a password where the tests connect, and none where the template is prepared. */
+    /** Tests connect with a password, but the setup of a template doesn't need a password. */
     static String url(Map<String, String> environment) {
         String url = "jdbc:postgresql://" + environment.get("PGHOST") + ":" + environment.get("PGPORT") + "/"
                 + environment.get("PGDATABASE") + "?user=" + environment.get("PGUSER");

@@ -4,10 +4,10 @@ import java.sql.Connection;
 import java.sql.DriverManager;
 import java.sql.SQLException;
 
-/** Runs transactions again that fail for a reason that passes. */
+/** Retries transactions after temporary errors. */
 public final class Retry {
 
-    /** How often a transaction runs at most. */
+    /** Maximum number of times that a transaction runs. */
     private static final int MAX_ATTEMPTS = 3;
 
     private Retry() {}
@@ -19,8 +19,8 @@ public final class Retry {
     }
 
     /**
-     * Runs work in a transaction of a new connection, at most three times. After a lost connection, the transaction may have been
-     * committed: the work must change nothing the second time.
+     * Runs work in a transaction on a new connection, at most three times. If the connection was lost, the
+     * transaction may have been committed, so the work must not change anything the second time.
      */
     public static <T> T run(String url, Work<T> work) throws SQLException {
         for (int attempt = 1; ; attempt++) {
@@ -37,7 +37,7 @@ public final class Retry {
         }
     }
 
-    /** Whether another attempt may succeed: after a serialization failure, a deadlock, or the loss of the connection. */
+    /** Returns whether a retry may succeed: after a serialization failure, a deadlock, or a lost connection. */
     private static boolean passes(String state) {
         return "40001".equals(state) || "40P01".equals(state) || "57P01".equals(state) || (state != null && state.startsWith("08"));
     }

@@ -14,7 +14,7 @@ import pgfresh.Fault.Moment;
 import pgfresh.FaultStatus;
 import pgfresh.FreshDatabase;
 
-/** The database misbehaves while a room is furnished, and the hotel does not notice. */
+/** The database misbehaves while the hotel adds a room, but the hotel doesn't notice. */
 class FaultsTest {
 
     private static long furnish(Database database) throws SQLException {

@@ -32,7 +32,7 @@ class RushTest {
         }
     }
 
-    /** How many of these guests, who come at once, get a room. */
+    /** Returns how many of these guests, who book concurrently, get a room. */
     private static int successes(String url, int guests) throws Exception {
         ExecutorService crowd = Executors.newFixedThreadPool(guests);
         try {

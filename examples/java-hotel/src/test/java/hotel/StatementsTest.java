@@ -13,7 +13,7 @@ import pgfresh.Database;
 import pgfresh.FreshDatabase;
 import pgfresh.Statements;
 
-/** How many statements the hotel runs. pgfresh counts them. */
+/** Limits how many statements the hotel runs. pgfresh counts the statements. */
 class StatementsTest {
 
     private static final LocalDate MONDAY = LocalDate.of(2026, 3, 2);

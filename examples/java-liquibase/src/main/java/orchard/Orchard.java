@@ -7,7 +7,7 @@ import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.time.LocalDate;
 
-/** Trees and what they yield. */
+/** Manages trees and their harvests. */
 public final class Orchard {
 
     private final Connection connection;
@@ -39,7 +39,7 @@ public final class Orchard {
         }
     }
 
-    /** Returns the kilograms of a kind in all years. */
+    /** Returns the kilograms that all trees of a kind yielded in all years. */
     public BigDecimal yield(String kind) throws SQLException {
         String sql = "SELECT coalesce(sum(kilograms), 0) FROM harvests JOIN trees ON id = tree WHERE kind = ?";
         try (PreparedStatement statement = connection.prepareStatement(sql)) {

@@ -11,7 +11,7 @@ import pgfresh.testcontainers.Container;
 import pgfresh.testcontainers.PostgreSQLContainer;
 import pgfresh.testcontainers.Testcontainers;
 
-/** Suite for Testcontainers in which only the imports have changed. */
+/** A Testcontainers suite where only the imports have changed. */
 @Testcontainers
 class ContainerTest {
 

@@ -4,10 +4,10 @@ import org.springframework.jdbc.core.simple.JdbcClient;
 import org.springframework.stereotype.Service;
 import org.springframework.transaction.annotation.Transactional;
 
-/** What lies on the shelves, and who has bought it. */
+/** Manages the loaves on the shelves, and their sales. */
 @Service
 public class Bakery {
-    /** There are not as many loaves. */
+    /** Thrown if there aren't enough loaves. */
     public static class SoldOut extends RuntimeException {}
 
     private final JdbcClient database;
@@ -25,7 +25,7 @@ public class Bakery {
                 .update();
     }
 
-    /** The number of the sale. */
+    /** Sells loaves. Returns the number of the sale. */
     @Transactional
     public int sell(String customer, String bread, int loaves) {
         int taken = database.sql("""

@@ -11,7 +11,7 @@ import org.springframework.test.context.DynamicPropertySource;
 import org.springframework.transaction.annotation.Transactional;
 import pgfresh.Database;
 
-/** One database for the context; Spring rolls each test back. */
+/** Uses one database for the Spring context. Spring rolls each test back. */
 @SpringBootTest
 @Transactional
 class BakeryTest {

@@ -8,7 +8,7 @@ import org.springframework.jdbc.datasource.SingleConnectionDataSource;
 import pgfresh.Budget;
 import pgfresh.FreshDatabase;
 
-/** A test with a budget, which has a database of its own beside that of Spring's contexts. */
+/** A test with a budget, which uses a separate database instead of the Spring context's. */
 class BudgetTest {
     @Test
     @Budget(statements = 6, nPlusOne = 0)

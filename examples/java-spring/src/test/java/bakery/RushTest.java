@@ -12,8 +12,8 @@ import org.springframework.test.context.DynamicPropertySource;
 import pgfresh.Database;
 
 /**
- * Many sessions that commit: the database is reset before each test. A pool would hold connections that the reset closes, so
- * there is none.
+ * Several sessions commit, so pgfresh resets the database before each test. The test doesn't use a pool, because the
+ * reset would close the pool's connections.
  */
 @SpringBootTest(properties = "spring.datasource.type=org.springframework.jdbc.datasource.SimpleDriverDataSource")
 class RushTest {
