@@ -1,5 +1,5 @@
 // Package drivers tests pgfreshtest with real servers and common drivers. It is a separate module, so that
-// pgfreshtest does not depend on drivers.
+// pgfreshtest doesn't depend on drivers.
 package drivers
 
 import (

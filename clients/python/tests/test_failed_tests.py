@@ -65,7 +65,7 @@ def breaking_for_all(engine):
     raise RuntimeError("teardown")
 """
 
-# Tests, names of failed tests for which pgfresh keeps the shared database, and pytest options.
+# Tests, the failed tests whose names the kept shared databases get, and pytest options.
 SESSIONS = {
     "none": ("def test_passes(session): pass", []),
     "first": (

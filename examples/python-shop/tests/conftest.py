@@ -1,7 +1,7 @@
-"""A database for the tests, emptied before each that uses it, in one of two ways.
+"""Provides a database, which is emptied before each test that uses it.
 
-By default all tables that grow are truncated. With SHOP_FRESH=1 each process takes a database from
-pgfresh and has it reset, so that tests may also run in parallel.
+By default, the fixtures truncate all tables that grow. With SHOP_FRESH=1, each process leases a
+database from pgfresh, and pgfresh resets it, so that tests can also run in parallel.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class Races(TransactionTestCase):
 class Freshness(TransactionTestCase):
     """Whatever a test commits, the next test starts with the data that the migrations created.
 
-    That is so with the engine of pgfresh. Django itself leaves empty tables: two of these fail.
+    This requires pgfresh's engine. Django itself empties all tables, so two of these tests fail.
     """
 
     def check_and_spoil(self):

@@ -126,9 +126,9 @@ def quote(session: Session, cart: Cart, address: Address, *, now: datetime | Non
 def place_order(
     session: Session, cart: Cart, address: Address, *, now: datetime | None = None
 ) -> Order:
-    """Turn a cart into an order and reserve its goods, all or nothing.
+    """Turn a cart into an order and reserve all its goods, or fail without changes.
 
-    Locks are taken in the same order by everybody: cart, coupon, stock by variant.
+    All transactions take locks in the same order: cart, coupon, stock by variant.
     """
     now = now or utcnow()
     carts.lock_open(session, cart.id)

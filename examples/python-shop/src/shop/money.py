@@ -12,7 +12,8 @@ def apply_rate(amount: int, rate: Decimal) -> int:
 def allocate(amount: int, weights: Sequence[int]) -> list[int]:
     """Split `amount` in proportion to `weights` so that the parts add up exactly.
 
-    What rounding leaves goes to the largest remainders, the earlier one of equals first.
+    The largest remainders get the units that rounding leaves. If remainders are equal, the
+    earlier part gets a unit first.
     """
     total = sum(weights)
     if total <= 0:

@@ -35,8 +35,8 @@ class Gateway(Protocol):
 def capture(session: Session, order: Order, amount: int, key: str, gateway: Gateway) -> Payment:
     """Charge `amount` for an order. If the key was used before, return the earlier result.
 
-    No transaction is open while the gateway works: the attempt is on record before it is
-    asked, so that a crash in between is repaired by repeating the call.
+    No transaction is open during the request to the gateway. The attempt is stored before the
+    request, so after a crash, repeating the call completes the payment.
     """
     payment = _begin(session, order.id, amount, key, gateway.name)
     if payment.status is PaymentStatus.CAPTURED:

@@ -54,7 +54,8 @@ def offer(
 def suggestions(session: Session, target: int) -> list[Suggestion]:
     """Return what to order from each supplier, so that `target` pieces of everything are free.
 
-    Open purchase orders count; the cheapest offer wins, the faster supplier on a tie.
+    Open purchase orders count as free pieces. The cheapest offer wins; on a tie, the faster
+    supplier.
     """
     free = (
         select(func.coalesce(func.sum(Stock.on_hand - Stock.reserved), 0))

@@ -78,7 +78,7 @@ def request(
 def value(session: Session, entry: Return) -> int:
     """Return what the customer paid for the returned pieces, including tax.
 
-    Each line is split into its pieces so that all of them together give back all of it.
+    Splits each line into pieces whose values add up to exactly the value of the line.
     """
     amount = 0
     for returned, line in session.execute(
