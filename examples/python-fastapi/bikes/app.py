@@ -1,4 +1,4 @@
-"""Bike rental: a trip starts at one station, and ends at a different station with a free dock."""
+"""Rental of bikes: a trip begins at one station and ends at another that has a free dock."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

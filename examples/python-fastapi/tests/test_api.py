@@ -1,4 +1,4 @@
-"""Tests the API, with a database for each test."""
+"""The API, with a database for each test."""
 
 import asyncio
 

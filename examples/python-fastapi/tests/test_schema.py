@@ -1,4 +1,4 @@
-"""Tests the schema, with a database for each test and any driver."""
+"""The schema, with a database for each test and a driver of your choice."""
 
 import psycopg
 import pytest
