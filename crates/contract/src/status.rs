@@ -94,7 +94,7 @@ pub struct DifferenceEntry {
 pub struct LeakEntry {
     /// Kind of the state, for example "roles".
     pub what: String,
-    /// Databases that might have made the changes: at least one of them made each change. At most 100.
+    /// Databases that might have made the changes, at most 100. At least one of them made each change.
     pub suspects: Vec<String>,
     /// Number of changes.
     pub count: u64,

@@ -55,7 +55,7 @@ pub struct MigrationRun {
     pub command: String,
     /// Exit code of the command.
     pub exit_code: u8,
-    /// Whether a signal ended the command, or arrived at pgfresh while the command was running.
+    /// Whether a signal killed the command, or pgfresh received a signal while the command was running.
     pub is_interrupted: bool,
     /// PostgreSQL version that the migration ran on.
     pub postgres: String,
@@ -94,8 +94,8 @@ pub struct SuiteOutcome {
     pub command: String,
     /// Exit code on the migrated database.
     pub exit_code: u8,
-    /// Exit code on the database from before the migration. `None` if the suite passed on the migrated database, so
-    /// that this run wasn't necessary.
+    /// Exit code on the database from before the migration. `None` if the suite passed on the migrated database,
+    /// because this run wasn't necessary then.
     pub exit_code_before: Option<u8>,
     /// Statements that fail on the migrated database, but not before the migration.
     pub failures: Vec<BrokenStatement>,
@@ -117,8 +117,8 @@ pub struct ReportedStatement {
     /// Predicted time in production. `None` if the production sizes are unknown, or if the statement's time doesn't
     /// grow with them.
     pub predicted: Option<Prediction>,
-    /// Predicted time for which production holds the statement's locks: until its transaction ends. `None` in the same
-    /// cases as `predicted`.
+    /// Predicted time that production holds the statement's locks, which is until the end of its transaction. `None` in
+    /// the same cases as `predicted`.
     pub predicted_held: Option<Prediction>,
     /// Statements of the suite that have to wait for this statement's locks.
     pub blocks: Vec<BlockedStatement>,
@@ -177,7 +177,7 @@ pub struct BrokenStatement {
     pub error: String,
 }
 
-/// Advice to replace a dangerous statement by something safer.
+/// Advice on replacing a dangerous statement with a safer one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatementAdvice {
     /// Section of docs/migrations.md that explains the advice.

@@ -46,8 +46,8 @@ pub(crate) struct EntryClaims {
     /// with its digest.
     pub(crate) manifest: Manifest,
     pub(crate) about: String,
-    /// The signer of the entry and the time of the signature. `None` if the
-    /// caller doesn't trust any keys, so that no signature was checked.
+    /// The signer of the entry and the time of the signature. `None` if the caller trusts no keys, in which case no
+    /// signature is checked.
     pub(crate) signed: Option<Signed>,
 }
 

@@ -1,7 +1,7 @@
 //! Creates error messages that look like PostgreSQL's own, depending on the SQLSTATE, the statement and the server
 //! version.
 //!
-//! The texts come from the servers 13, 15 and 18 in the C locale. Source line numbers differ between minor versions.
+//! The texts were taken from PostgreSQL 13, 15 and 18, running in the C locale. Source line numbers differ between minor versions.
 
 use std::borrow::Cow;
 

@@ -23,7 +23,7 @@ use lease::LeaseTransaction;
 
 use pgwire::{ErrorResponse, HEADER, MalformedFrame, encode, frames, is_frontend_tag, split_zero};
 
-/// Maximum number of bytes that wait for one side before the drive stops reading from the other side.
+/// Maximum number of bytes to buffer for one side. Above this, the drive stops reading from the other side.
 const MAX_WAITING_BYTES: usize = 256 << 10;
 /// Maximum time for the server to finish a client's work after the client has disconnected.
 const WIND_DOWN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -47,7 +47,10 @@ pub(super) enum End {
 }
 
 /// Connects a client and a server through the session between them.
-#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own, and most may hold together")]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "the flags are independent, and most combinations are valid"
+)]
 #[derive(Debug)]
 pub(super) struct Drive {
     pub(super) client: Stream,
@@ -160,8 +163,7 @@ impl Drive {
             unsent: std::mem::take(&mut self.session.to_client),
             tap: self.tap.take(),
             status: self.session.client_status(),
-            // The lease's transaction already has its snapshot, because it is older than the client's transaction
-            // block.
+            // The lease's transaction started before the client's transaction block, so it already has a snapshot.
             has_run_in_block: self.session.client_status() == b'T',
             is_new,
             replaced: self.session.names.replaced(),

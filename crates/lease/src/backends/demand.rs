@@ -1,5 +1,5 @@
-//! Learns how many backends a lease needs concurrently, so that
-//! pgfresh can start as many for the template's next lease.
+//! Learns how many backends a lease needs concurrently, so that pgfresh can start the same number ahead of the
+//! template's next lease.
 //!
 //! Most tests in a suite open as many sessions as the tests before them: one, or a whole pool. Starting a backend ahead
 //! of its client costs no more than starting it on demand, but is wasted if no client comes. So pgfresh starts a

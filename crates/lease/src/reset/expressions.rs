@@ -1,13 +1,14 @@
 //! Builds queries for objects whose expressions call functions with side
 //! effects, or functions whose result depends on more than the row.
 //!
-//! The gateway judges by the text of a session's statements what the session leaves behind (`pgwire::SessionTraces`).
+//! The gateway infers what a session leaves behind from the text of its statements (`pgwire::SessionTraces`).
 //! But a statement can use a view, a default, a constraint, a policy or an operator, and the text doesn't show which
 //! functions these call. So if a database has objects that call functions with side effects, each of its backends
 //! serves only one client.
 
-/// Selects whether any object not created by initdb may leave something behind in a backend that uses the object. Every
-/// user-defined function may, while an expression or operator may if it calls one of these built-in functions:
+/// Selects whether any object not created by initdb may leave something behind in a backend that uses the object. Any
+/// user-defined function is assumed to. An expression or operator is assumed to if it calls one of these built-in
+/// functions:
 ///
 /// - Volatile functions, except those listed as harmless. For example, `setseed`, `set_config` and `lo_open` leave
 ///   something behind.
@@ -18,7 +19,7 @@
 ///
 /// `pg_depend` doesn't record built-in functions, so the query searches expressions in their stored form. Source:
 /// `nodeToString` in `src/backend/nodes/outfuncs.c`; 13 is the C language in `src/include/catalog/pg_language.dat`. The
-/// query reads columns that only some major versions have through `to_jsonb`.
+/// query uses `to_jsonb` to read columns that exist only in some major versions.
 pub(crate) const MAY_LEAVE_TRACES: &str = "WITH leaving(oid) AS (SELECT oid FROM pg_proc WHERE oid < 16384 AND (prolang = 13 \
       OR provolatile = 'v' AND prorettype NOT IN ('trigger'::regtype, 'event_trigger'::regtype) AND proname !~ '^(\
 random|random_normal|array_sample|array_shuffle|clock_timestamp|timeofday|timezone|current_query|currval|lastval|nextval|setval|\
@@ -51,12 +52,12 @@ pg_sequence_last_value|pg_notification_queue_usage)$' \
       OR EXISTS (SELECT FROM tree WHERE text LIKE format('%%:relid %s %%', 'pg_catalog.pg_settings'::regclass::oid))";
 
 /// Selects tables that pgfresh must not refill, because their rows or indexes could then differ from the template's. In
-/// these tables, a built-in function computes a value from more than the row:
+/// these tables, a built-in function computes a value that also depends on state outside the row:
 ///
 /// - The text of a `float8` (or of a value composed of such numbers) depends on `extra_float_digits`, and that of a
 ///   `bytea` on `bytea_output`. A quoted identifier depends on `quote_all_identifiers`, and XML depends on `xmlbinary`.
-/// - The words of a text depend on the text search configurations. These count only if they have changed since initdb,
-///   which created 19 mappings per configuration. All rows from initdb are older than any transaction that `template0`
+/// - The lexemes of a text depend on the text search configurations, so these matter if they were changed after initdb
+///   (which creates 19 mappings for each). All rows from initdb are older than any transaction that `template0`
 ///   hasn't frozen.
 ///
 /// The query searches expressions in their stored form. Source: `nodeToString` in `src/backend/nodes/outfuncs.c`; 1282

@@ -368,7 +368,7 @@ fn python_jobs_fetch_the_wheel_for_linux() {
         wheels.map(|tag| format!("digest  pgfresh-{}-py3-none-{tag}.whl\n", env!("CARGO_PKG_VERSION")));
     fs::write(&sums, lines.concat()).unwrap();
     for &system in System::value_variants() {
-        // Some systems replace "$$" by "$" in a command.
+        // Some systems replace "$$" with "$" in a command.
         let text = cached(system, "pyproject.toml").replace("$$", "$");
         let patterns = text.split('\'').filter(|word| word.ends_with("whl$"));
         let mut count = 0;
