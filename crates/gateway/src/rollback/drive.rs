@@ -4,6 +4,7 @@
 //! bytes are waiting for one side, the drive stops reading from the other side.
 
 use std::future::poll_fn;
+use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -280,19 +281,8 @@ impl Drive {
                 // The server has stopped reading and is about to send the reason, so drop the bytes for it.
                 self.session.to_server.clear();
             }
-            if self.discards_output {
-                self.session.to_client.clear();
-            } else {
-                // Show the bytes to the tap before the client receives them, because the client might then ask for
-                // measurements.
-                if let Some(tap) = &mut self.tap {
-                    tap.observe_server(&self.session.to_client[self.tapped..]);
-                }
-                let sent = flush(&mut self.session.to_client, &mut self.client, context);
-                self.tapped = self.session.to_client.len();
-                if sent.is_err() {
-                    return Poll::Ready(Some(End::Client));
-                }
+            if self.flush_to_client(context).is_err() {
+                return Poll::Ready(Some(End::Client));
             }
             let mut busy = self.take_from_server();
             if self.is_terminated && self.last_message.is_none() {
@@ -331,6 +321,22 @@ impl Drive {
                 _ => {}
             }
         }
+    }
+
+    /// Sends pending bytes to the client, or drops them if nobody reads them any more.
+    fn flush_to_client(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        if self.discards_output {
+            self.session.to_client.clear();
+            return Ok(());
+        }
+        // Show the bytes to the tap before the client receives them, because the client might then ask for
+        // measurements.
+        if let Some(tap) = &mut self.tap {
+            tap.observe_server(&self.session.to_client[self.tapped..]);
+        }
+        let sent = flush(&mut self.session.to_client, &mut self.client, context);
+        self.tapped = self.session.to_client.len();
+        sent
     }
 
     /// Returns true if the session is over because the client has disconnected. After a Terminate, the server first
@@ -467,7 +473,7 @@ impl Drive {
 }
 
 /// Writes as many bytes as the socket has room for.
-fn flush(bytes: &mut Vec<u8>, to: &mut Stream, context: &mut Context<'_>) -> std::io::Result<()> {
+fn flush(bytes: &mut Vec<u8>, to: &mut Stream, context: &mut Context<'_>) -> io::Result<()> {
     let mut sent = 0;
     while sent < bytes.len() {
         match to.poll_send(context, &bytes[sent..]) {
