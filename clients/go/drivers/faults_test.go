@@ -124,9 +124,9 @@ func TestUnfiredFaultFailsTest(t *testing.T) {
 		lines = append(lines, match[1])
 	}
 	want := []string{
-		`fault did not fire: delay of 2000 ms before statement "UPDATE" (no such statement)`,
-		"fault did not fire: 57P03 at connect (no such connection)",
-		`fault did not fire: 57014 before statement "never" (no such statement)`,
+		`fault did not fire: delay of 2000 ms before statement "UPDATE" (no matching statement)`,
+		"fault did not fire: 57P03 at connect (no matching connection)",
+		`fault did not fire: 57014 before statement "never" (no matching statement)`,
 		`cannot request the fault: "4001" is not an error SQLSTATE`,
 	}
 	if !slices.Equal(lines, want) {

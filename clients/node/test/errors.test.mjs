@@ -26,10 +26,10 @@ test("a failed start is not repeated", async (t) => {
   const folder = mkdtempSync(path.join(tmpdir(), "pgfresh-errors-"));
   t.after(() => rmSync(folder, { recursive: true }));
   const log = path.join(folder, "log");
-  const error = { message: 'template "app" is incomplete', detail: "It said nothing.", hint: "Look." };
+  const error = { message: 'template "app" is incomplete', detail: "The step printed nothing.", hint: "Look." };
   const client = newClient({ PGFRESH_BIN: standIn, FAKE_LOG: log, FAKE_EXIT: "1", FAKE_LINE: JSON.stringify({ error }) });
   for (let i = 0; i < 3; i++) {
-    const message = 'template "app" is incomplete\nDETAIL:  It said nothing.\nHINT:  Look.';
+    const message = 'template "app" is incomplete\nDETAIL:  The step printed nothing.\nHINT:  Look.';
     const { detail, hint } = error;
     await assert.rejects(client.freshDatabase(), { name: "PgfreshError", message, detail, hint });
   }

@@ -102,9 +102,9 @@ for (const framework of Object.keys(frameworks)) {
     assert.match(text, /(Tests +4 failed \| 1 passed \| 1 skipped|Tests: +4 failed, 1 passed|pass 1\n.*fail 4\n)/, text);
     const unfired = new Set(text.match(/fault did not fire: [^(]*\(no such \w+\)/g));
     assert.deepEqual(unfired, new Set([
-      'fault did not fire: delay of 2000 ms before statement "UPDATE" (no such statement)',
-      'fault did not fire: 57014 before statement "never" (no such statement)',
-      "fault did not fire: 57P03 at connect (no such connection)",
+      'fault did not fire: delay of 2000 ms before statement "UPDATE" (no matching statement)',
+      'fault did not fire: 57014 before statement "never" (no matching statement)',
+      "fault did not fire: 57P03 at connect (no matching connection)",
     ]), text);
     assert.match(text, /by itself/);
     // The client learns about a fault that was requested with SQL only after the test has ended, so pgfresh doesn't

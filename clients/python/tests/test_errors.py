@@ -12,12 +12,12 @@ from pgfresh import Error, _server, fresh_database
 
 STAND_IN = Path(__file__).parents[2] / "transcripts/pgfresh"
 MESSAGE = 'template "app" is incomplete'
-ERROR = {"code": "template_failed", "detail": "It said nothing.", "hint": "Look.", "remedy": "look"}
+ERROR = {"code": "template_failed", "detail": "The step printed nothing.", "hint": "Look.", "remedy": "look"}
 LINE = {"error": {"message": MESSAGE, **ERROR}}
 STDERR = f"""\
 pgfresh: building template "app"
 pgfresh: {MESSAGE}
-DETAIL:  It said nothing.
+DETAIL:  The step printed nothing.
 HINT:  Look."""
 
 

@@ -112,10 +112,10 @@ def test_unfired_fault_fails_test(pytester: pytest.Pytester, workers: list[str])
     lines = [line.removeprefix("E").strip() for line in result.outlines]
     unfired = [line for line in lines if line.startswith(("fault did", "pgfresh.Error"))]
     assert sorted(unfired) == [
-        "fault did not fire: 40001 at commit, 2 times (no such commit)",
-        "fault did not fire: 57014 before statement (no such statement)",
-        'fault did not fire: delay of 2000 ms before statement "UPDATE" (no such statement)',
-        "pgfresh.Error: fault did not fire: 40001 at commit (no such commit)",
+        "fault did not fire: 40001 at commit, 2 times (no matching commit)",
+        "fault did not fire: 57014 before statement (no matching statement)",
+        'fault did not fire: delay of 2000 ms before statement "UPDATE" (no matching statement)',
+        "pgfresh.Error: fault did not fire: 40001 at commit (no matching commit)",
     ]
     kept = [line for line in result.outlines if line.startswith("pgfresh: kept the database")]
     assert len(kept) == 4

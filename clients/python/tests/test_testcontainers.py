@@ -167,7 +167,7 @@ def test_one_error_lists_unsupported_calls(tmp_path: Path) -> None:
             "port 80: the server has only 5432",
             "variable POSTGRES_INITDB_ARGS: use [postgres] settings in pgfresh.toml",
             "variable TZ: use [postgres] settings in pgfresh.toml",
-            f"volume /docker-entrypoint-initdb.d/: {tmp_path}/none is no directory",
+            f"volume /docker-entrypoint-initdb.d/: {tmp_path}/none is not a directory",
             "volume /var/lib/postgresql/data: only /docker-entrypoint-initdb.d can have one",
             "with_bind_ports: read the port from get_exposed_port",
         ]

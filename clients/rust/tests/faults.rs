@@ -66,7 +66,7 @@ fn drop_panics_for_unfired_fault() {
         let database = Database::fresh();
         database.fault(TestFault::delay(Duration::from_secs(2)).statement("UPDATE")).unwrap();
     });
-    let expected = "fault did not fire: delay of 2000 ms before statement \"UPDATE\" (no such statement)";
+    let expected = "fault did not fire: delay of 2000 ms before statement \"UPDATE\" (no matching statement)";
     assert_eq!(failed.as_deref(), Some(expected));
     let failed = failure(async {
         let database = Database::fresh();
@@ -83,7 +83,7 @@ fn drop_panics_for_unfired_fault_of_sql() {
         let request = r#"SET pgfresh.fault = '{"error": "57014", "statement": "never"}'"#;
         connect(&database).await.execute(request).await.unwrap();
     });
-    let expected = "fault did not fire: 57014 before statement \"never\" (no such statement)";
+    let expected = "fault did not fire: 57014 before statement \"never\" (no matching statement)";
     assert_eq!(failed.as_deref(), Some(expected));
 }
 
@@ -95,7 +95,7 @@ fn reset_returns_error_for_unfired_fault() {
             .fault(TestFault::error("57P03").at(Moment::Connect).duration(Duration::from_millis(1)))
             .unwrap();
         let error = database.reset().unwrap_err();
-        assert_eq!(error.message, "fault did not fire: 57P03 at connect (no such connection)");
+        assert_eq!(error.message, "fault did not fire: 57P03 at connect (no matching connection)");
         database.reset().unwrap();
         assert_eq!(database.faults().unwrap(), []);
     });

@@ -36,7 +36,7 @@ pub(crate) async fn diff(
         Problem::new(
             StatusCode::BAD_REQUEST,
             ErrorCode::NotSupported,
-            format!("cannot tell of which template \"{name}\" is a copy"),
+            format!("cannot determine which template \"{name}\" was copied from"),
         )
         .hint(Remedy::NameTemplate, "Name the template to compare it with.")
     })?;
@@ -61,7 +61,7 @@ async fn origin(api: &ApiState, name: &str) -> Result<(Option<String>, Option<St
 fn number(uri: &Uri, name: &str) -> Result<Option<usize>, Problem> {
     let Some(text) = path::query(uri, name) else { return Ok(None) };
     let number = text.parse().ok().filter(|number| *number <= MOST);
-    number.map(Some).ok_or_else(|| Problem::invalid(name, &text, format!("It is a number from 0 to {MOST}.")))
+    number.map(Some).ok_or_else(|| Problem::invalid(name, &text, format!("Write a number from 0 to {MOST}.")))
 }
 
 /// A fresh copy of a template. Dropping this value ends the copy's lease.

@@ -109,10 +109,10 @@ fn check<B>(request: &Request<B>, access: &Access, ends: Option<Ends>) -> Result
         let problem = Problem::new(
             StatusCode::FORBIDDEN,
             ErrorCode::Forbidden,
-            "HTTP without TLS is for programs on the same machine",
+            "HTTP without TLS is allowed only from the same machine",
         );
         return Err(
-            problem.hint(Remedy::UseTls, "The secret would cross the network in the clear: ask by https.")
+            problem.hint(Remedy::UseTls, "The secret would cross the network unencrypted: use https.")
         );
     }
     let host = host(request, ends)?;
@@ -176,13 +176,13 @@ fn host<B>(request: &Request<B>, ends: Option<Ends>) -> Result<&str, Problem> {
     let problem = Problem::new(
         StatusCode::FORBIDDEN,
         ErrorCode::Forbidden,
-        format!("host \"{host}\" is not this server"),
+        format!("host \"{host}\" is not an address of this server"),
     );
     Err(match ends {
         Some(ends) => {
-            problem.hint(Remedy::AskThisServer, format!("Ask for \"{}://{}\".", ends.scheme().0, ends.local))
+            problem.hint(Remedy::AskThisServer, format!("Use \"{}://{}\".", ends.scheme().0, ends.local))
         }
-        None => problem.hint(Remedy::AskThisServer, "Ask for \"http://localhost\"."),
+        None => problem.hint(Remedy::AskThisServer, "Use \"http://localhost\"."),
     })
 }
 
@@ -212,7 +212,11 @@ fn own_page<B>(request: &Request<B>, host: &str, ends: Option<Ends>) -> Result<(
     if origin.is_none_or(same) && (near || visit) {
         return Ok(());
     }
-    Err(Problem::new(StatusCode::FORBIDDEN, ErrorCode::Forbidden, "cannot serve a page of another origin"))
+    Err(Problem::new(
+        StatusCode::FORBIDDEN,
+        ErrorCode::Forbidden,
+        "cannot serve requests from a page of a different origin",
+    ))
 }
 
 fn admits(access: &Access, secret: &str) -> bool {

@@ -64,9 +64,11 @@ impl Holders {
     /// Returns 409 if the holder doesn't exist, for example because it has disconnected.
     pub(crate) fn note(&self, holder: &str, database: &str) -> Result<(), Problem> {
         let gone = || {
-            let what = format!("holder \"{holder}\" is not there");
-            Problem::new(StatusCode::CONFLICT, ErrorCode::WrongState, what)
-                .hint(Remedy::BeginHold, "GET /v1/hold makes one, for as long as it lasts.")
+            let what = format!("holder \"{holder}\" does not exist");
+            Problem::new(StatusCode::CONFLICT, ErrorCode::WrongState, what).hint(
+                Remedy::BeginHold,
+                "GET /v1/hold creates a holder, which lasts as long as that request's connection.",
+            )
         };
         lock(&self.0).leases.get_mut(holder).ok_or_else(gone)?.push(database.to_owned());
         Ok(())

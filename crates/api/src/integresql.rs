@@ -65,11 +65,17 @@ pub(crate) async fn initialize(
         return Err(Problem::new(StatusCode::BAD_REQUEST, ErrorCode::InvalidValue, "hash is required"));
     }
     if hash.contains('\0') {
-        return Err(Problem::new(StatusCode::BAD_REQUEST, ErrorCode::InvalidText, "hash has a zero byte"));
+        return Err(Problem::new(
+            StatusCode::BAD_REQUEST,
+            ErrorCode::InvalidText,
+            "hash contains a zero byte",
+        ));
     }
     let template = api.templates.add(&hash).ok_or_else(|| {
-        Problem::new(StatusCode::LOCKED, ErrorCode::InUse, "template is already initialized")
-            .hint(Remedy::TakeTests, "Ask for test databases; they wait until it is finalized.")
+        Problem::new(StatusCode::LOCKED, ErrorCode::InUse, "template is already initialized").hint(
+            Remedy::TakeTests,
+            "Request test databases: the requests wait until the template is finalized.",
+        )
     })?;
     let empty = Empty { api, template, hash };
     let Empty { api, template, hash } = deliver(empty.lease(), Empty::give_up).await?;
@@ -175,11 +181,11 @@ pub(crate) async fn take(
         Ok(Ok(Phase::Ready)) => {}
         Ok(_) => return Err(discarded()),
         Err(_) => {
-            let message = format!("template is not finalized after {} s", TEMPLATE_TIMEOUT.as_secs());
+            let message = format!("template was not finalized within {} s", TEMPLATE_TIMEOUT.as_secs());
             let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::WrongState, message);
             return Err(problem.hint(
                 Remedy::FinalizeTemplate,
-                "The client that initialized it has to finalize or discard it.",
+                "The client that initialized the template must finalize or discard it.",
             ));
         }
     }

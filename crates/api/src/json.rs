@@ -34,13 +34,13 @@ pub(crate) async fn ignore_body(request: Request) -> Result<Request, Problem> {
 
 async fn read(request: Request) -> Result<Bytes, Problem> {
     let read = timeout(REQUEST_TIMEOUT, Bytes::from_request(request, &())).await.map_err(|_| {
-        let message = format!("no whole body came in {} s", REQUEST_TIMEOUT.as_secs());
+        let message = format!("the request body was incomplete after {} s", REQUEST_TIMEOUT.as_secs());
         Problem::new(StatusCode::REQUEST_TIMEOUT, ErrorCode::TimedOut, message)
     })?;
     read.map_err(|rejection| match rejection.status() {
         status @ StatusCode::PAYLOAD_TOO_LARGE => {
             Problem::new(status, ErrorCode::TooLong, "the body is too long")
-                .detail(format!("It may have {LONGEST_BODY} bytes."))
+                .detail(format!("A body can have at most {LONGEST_BODY} bytes."))
         }
         status => Problem::new(status, ErrorCode::BrokenBody, "could not read the body")
             .detail(format!("{}.", rejection.body_text())),
@@ -64,7 +64,7 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     let body = if body.trim_ascii().is_empty() { b"{}" } else { body };
     let wrong = |why: &str| {
         Problem::new(StatusCode::BAD_REQUEST, ErrorCode::InvalidBody, "cannot read the body as JSON")
-            .detail(format!("It has an error: {why}."))
+            .detail(format!("The body is invalid: {why}."))
     };
     // The parser would accept an array of the members' values.
     if body.trim_ascii_start().starts_with(b"[") {

@@ -33,7 +33,7 @@ pub(crate) async fn lease(
         Some(word) => word.parse().map_err(|error| no_isolation(&word, error))?,
     };
     if let Some(name) = name.as_deref().map(lease::cut).filter(|name| templates::is_ours(name)) {
-        let why = "databases of integresql's API are called so";
+        let why = "names of this form are reserved for integresql's API";
         return Err(LeaseError::Name { name: name.to_owned(), why }.into());
     }
     let (name, template) = leased(&api, isolation, name, template, holder.is_some()).await?;
@@ -67,7 +67,7 @@ pub(crate) async fn lease(
 fn no_isolation(word: &str, error: ParseIsolationError) -> Problem {
     let what = format!("cannot lease with isolation \"{word}\": {error}");
     Problem::new(StatusCode::BAD_REQUEST, ErrorCode::InvalidValue, what)
-        .hint(Remedy::CorrectValue, "Leave it out for the server's own.")
+        .hint(Remedy::CorrectValue, "Leave it out to use the server's default isolation.")
 }
 
 /// Leases a database. Returns the names of the database and its template.
@@ -129,7 +129,7 @@ fn has_failed(uri: &Uri) -> Result<bool, Problem> {
     match path::query(uri, "failed").as_deref() {
         None | Some("false") => Ok(false),
         Some("true") => Ok(true),
-        Some(other) => Err(Problem::invalid("failed", other, "It is true or false.")),
+        Some(other) => Err(Problem::invalid("failed", other, "Write true or false.")),
     }
 }
 

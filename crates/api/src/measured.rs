@@ -58,7 +58,7 @@ pub(crate) fn budget_of(uri: &Uri) -> Result<Budget, Problem> {
     let count = |name: &str| match path::query(uri, name) {
         None => Ok(None),
         Some(text) => {
-            text.parse().map(Some).map_err(|_| Problem::invalid(name, &text, "It is a number from 0 on."))
+            text.parse().map(Some).map_err(|_| Problem::invalid(name, &text, "Write a number of at least 0."))
         }
     };
     let time = path::query(uri, "time");

@@ -33,11 +33,11 @@ fn render(status: &Status, uptime: Duration) -> String {
     page.sample("pgfresh_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
     page.family("pgfresh_uptime_seconds", "gauge", "Time since the gateway was opened.");
     page.sample("pgfresh_uptime_seconds", &[], uptime.as_secs_f64());
-    page.family("pgfresh_ready_databases", "gauge", "Databases that wait for a holder.");
+    page.family("pgfresh_ready_databases", "gauge", "Databases that are ready to be leased.");
     for (template, ready) in &status.ready {
         page.sample("pgfresh_ready_databases", &[("template", template)], ready);
     }
-    page.family("pgfresh_leases", "gauge", "Databases in the hands of a holder.");
+    page.family("pgfresh_leases", "gauge", "Databases that are leased.");
     for (template, (leases, _)) in &by_template {
         page.sample("pgfresh_leases", &[("template", template)], leases);
     }
@@ -75,13 +75,13 @@ fn since_the_start(page: &mut Page, status: &Status) {
     page.family(
         "pgfresh_differences_total",
         "counter",
-        "Recycled databases that were not fresh: any is a fault.",
+        "Recycled databases that were not fresh. Any value above 0 is a bug in pgfresh.",
     );
     page.sample("pgfresh_differences_total", &[], status.differences.len());
     page.family(
         "pgfresh_leaks_total",
         "counter",
-        "Changes of what all databases share, by what was changed.",
+        "Changes to objects that all databases share, by kind of object.",
     );
     for leak in &status.leaks {
         page.sample("pgfresh_leaks_total", &[("what", leak.what)], leak.count);
@@ -148,7 +148,7 @@ mod tests {
         };
         let text = render(&status, Duration::from_millis(1500));
         for line in [
-            "# HELP pgfresh_leases Databases in the hands of a holder.",
+            "# HELP pgfresh_leases Databases that are leased.",
             "# TYPE pgfresh_leases gauge",
             "pgfresh_uptime_seconds 1.5",
             "pgfresh_ready_databases{template=\"shop\"} 3",

@@ -60,10 +60,8 @@ pub(crate) async fn check(request: Request) -> Result<Request, Problem> {
     };
     match decode(request.uri().path()) {
         None => Err(unreadable("is not percent-encoded UTF-8")),
-        Some(path) if path.contains('\0') => {
-            Err(unreadable("has a zero byte")
-                .hint(Remedy::CorrectValue, "No name in PostgreSQL can have one."))
-        }
+        Some(path) if path.contains('\0') => Err(unreadable("has a zero byte")
+            .hint(Remedy::CorrectValue, "Names in PostgreSQL cannot contain zero bytes.")),
         Some(_) => Ok(request),
     }
 }

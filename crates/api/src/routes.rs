@@ -34,7 +34,7 @@ where
             Problem::new(
                 StatusCode::NOT_FOUND,
                 ErrorCode::NoPath,
-                format!("nothing is at \"{}\"", uri.path()),
+                format!("there is no resource at \"{}\"", uri.path()),
             )
         })
         .layer(DefaultBodyLimit::max(LONGEST_BODY))
@@ -113,7 +113,7 @@ async fn refuse_other_methods(mut request: Request, next: Next) -> Response {
         ErrorCode::NotSupported,
         format!("cannot {method} \"{path}\""),
     )
-    .hint(Remedy::OtherMethod, format!("It knows {known}."))
+    .hint(Remedy::OtherMethod, format!("Allowed methods: {known}."))
     .header(ALLOW, known)
     .into_response()
 }

@@ -42,7 +42,7 @@ pub enum BenchError {
         program: &'static str,
     },
     /// A program's output has an unexpected format.
-    #[error("could not understand what \"{program}\" printed")]
+    #[error("could not parse the output of \"{program}\"")]
     UnexpectedOutput {
         /// The name of the program.
         program: &'static str,
@@ -51,7 +51,7 @@ pub enum BenchError {
     #[error("could not read the URL")]
     Url(#[source] postgres::Error),
     /// The URL requires encryption, which the benchmark doesn't support.
-    #[error("cannot time this server: it demands encryption (sslmode=require)")]
+    #[error("cannot time this server: it requires encryption (sslmode=require)")]
     Encryption,
     /// The connection failed.
     #[error("could not connect to the server")]
@@ -124,7 +124,7 @@ impl BenchError {
             Self::Provisioner(error) => error.hint(),
             Self::File(error) => error.hint(),
             Self::NoProgram { program } => {
-                Some(format!("It comes with PostgreSQL; put the directory of \"{program}\" on PATH."))
+                Some(format!("PostgreSQL contains this program: put the directory of \"{program}\" on PATH."))
             }
             Self::Url(_) => Some("Write postgresql://USER:PASSWORD@HOST:PORT/DATABASE.".to_owned()),
             Self::Encryption => {

@@ -56,7 +56,7 @@ pub(crate) fn of(facts: &StartMeasurements<'_>) -> Report {
     report.add_notes([
         "The floor copies with all cores and then boots; pgfresh boots while it copies. The floor's pid file is read \
          every 0.1 ms, and the measured time includes no lookup and no guard.",
-        "By hand, the first answer comes through a session of ours, not psql, whose own start is not counted.",
+        "By hand, the first response arrives in a session of the benchmark itself, so the start of psql is not counted.",
         "Times of by hand include the removal of the data directory.",
     ]);
     report

@@ -47,7 +47,7 @@ pub(crate) fn add_warnings(report: &mut Report, timed: &[Timed], option: &str) {
     let rounds = timed.first().map_or(0, |timed| timed.total().len());
     if rounds < MIN_ROUNDS_FOR_INTERVAL {
         report.add_notes([format!(
-            "Of {rounds} turns there is no interval: try {option} {MIN_ROUNDS_FOR_INTERVAL}, or more."
+            "{rounds} measurements are too few for a 95 % interval: try {option} {MIN_ROUNDS_FOR_INTERVAL} or more."
         )]);
     } else if doubtful {
         report.add_notes([format!("Once it is quiet, try {option} {}: medians become firmer.", rounds * 2)]);
@@ -74,7 +74,10 @@ mod tests {
 
     #[test]
     fn doubtful_result_names_the_option_to_try() {
-        assert!(warnings(&[1, 1, 1]).contains("Of 3 turns there is no interval: try --rounds 6, or more."));
+        assert!(
+            warnings(&[1, 1, 1])
+                .contains("3 measurements are too few for a 95 % interval: try --rounds 6 or more.")
+        );
         assert_eq!(warnings(&[1; 12]), "t\n═\n");
         let outlying = warnings(&[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 90]);
         assert!(outlying.contains("1 of 12 values") && outlying.contains("try --rounds 24"), "{outlying}");

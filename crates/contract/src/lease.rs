@@ -151,7 +151,7 @@ impl<'de> Deserialize<'de> for Whole {
             type Value = Whole;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a whole number from 0 on")
+                f.write_str("a whole number of at least 0")
             }
 
             fn visit_u64<E: Error>(self, number: u64) -> Result<Whole, E> {

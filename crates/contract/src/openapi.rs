@@ -38,8 +38,8 @@ pub(crate) const TIME: &str = "^(0+|[0-9]{1,10} ?ms|[0-9]{1,7} ?s|[0-9]{1,5} ?m(
 pub(crate) const LAG: &str =
     "^(none|paused|0+|[0-9]{1,9} ?ms|[0-9]{1,6} ?s|[0-9]{1,4} ?m(in)?|[0-9]{1,2} ?h)$";
 
-const DESCRIPTION: &str = "Leases of fresh PostgreSQL databases over HTTP. `pgfresh serve` and `pgfresh run` answer on the port of the \
-    PostgreSQL protocol. An error has a `code` and often a `remedy`, by which programs decide. Its texts may change.";
+const DESCRIPTION: &str = "Leases fresh PostgreSQL databases over HTTP. `pgfresh serve` and `pgfresh run` serve this API on the port of the \
+    PostgreSQL protocol. Programs should check an error's `code` and its `remedy`, if it has one, because its texts may change.";
 
 /// Errors that each operation can return: an unreadable path, no secret, a foreign host, a bug or the server's own
 /// error, and a server that doesn't respond.
@@ -103,11 +103,11 @@ impl Operation {
     /// Adds the three limits of a budget.
     fn budget(self) -> Self {
         let count = json!({ "type": "integer", "minimum": 0, "maximum": MOST });
-        self.query("statements", "Maximum number of statements of the test.", &count)
+        self.query("statements", "Maximum number of statements in the test.", &count)
             .query("n_plus_one", "Maximum number of runs of one query with different values.", &count)
             .query(
                 "time",
-                "Maximum time of all statements, with its unit: `200ms`.",
+                "Maximum total time of all statements, with a unit, such as `200ms`.",
                 &json!({ "type": "string", "pattern": TIME }),
             )
     }

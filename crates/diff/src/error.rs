@@ -14,7 +14,7 @@ pub enum DiffError {
         source: SessionError,
     },
     /// The databases have different encodings, so the bytes of equal texts differ.
-    #[error("cannot compare databases of different encodings: {template} and {database}")]
+    #[error("cannot compare databases with different encodings: {template} and {database}")]
     Encodings {
         /// Encoding of the template.
         template: String,
@@ -43,7 +43,7 @@ impl DiffError {
     pub fn detail(&self) -> Option<String> {
         match self {
             Self::Session { source, .. } => {
-                Some(source.detail().unwrap_or_else(|| format!("The server's answer: {source}.")))
+                Some(source.detail().unwrap_or_else(|| format!("The server's response: {source}.")))
             }
             _ => None,
         }
@@ -54,11 +54,9 @@ impl DiffError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Session { source: SessionError::Server { sqlstate, .. }, .. } if sqlstate == "57P01" => {
-                Some("A database that is released meanwhile cannot be read on.".to_owned())
+                Some("The comparison cannot continue after the database is released.".to_owned())
             }
-            Self::UnknownTable(_) => {
-                Some("Write it with its schema, as the list of tables has it: public.orders.".to_owned())
-            }
+            Self::UnknownTable(_) => Some("Write it with its schema, for example public.orders.".to_owned()),
             _ => None,
         }
     }

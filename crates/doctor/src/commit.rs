@@ -247,7 +247,7 @@ impl Commits {
                     self.proof(CommitKind::Asynchronous, CommitKind::Durable, MIN_WORTHWHILE_GAIN);
                 let otherwise = asynchronous.and_then(Proof::gain).map_or(String::new(), |gain| {
                     format!(
-                        " Where you may not do that: ALTER DATABASE name SET synchronous_commit = off ({gain}; but \
+                        " If you are not allowed to change these settings: ALTER DATABASE name SET synchronous_commit = off ({gain}; but \
                          TRUNCATE, DROP and CREATE DATABASE wait all the same)."
                     )
                 });
@@ -272,14 +272,16 @@ impl Commits {
             Some(Proof::Unknown(factor, why)) => {
                 let [durable, fast] = [CommitKind::Durable, CommitKind::Fast].map(|kind| self.time(kind));
                 let likely = durable.zip(fast).map_or(String::new(), |(durable, fast)| {
-                    let likely = if durable.value >= MIN_WORTHWHILE_GAIN * fast.value { "likely" } else { "unlikely" };
+                    let likely =
+                        if durable.value >= MIN_WORTHWHILE_GAIN * fast.value { "likely" } else { "unlikely" };
                     format!(
-                        "A commit took {durable} durable and {fast} with nothing flushed, in the median, so that is \
-                         {likely}. "
+                        "The median commit took {durable} when durable and {fast} with nothing flushed, so \
+                         a wait for the disk is {likely}. "
                     )
                 });
-                let evidence =
-                    format!("{likely}It is not proven (with nothing flushed {factor} as fast): {why}.");
+                let evidence = format!(
+                    "{likely}It is not proven (with nothing flushed, commits are {factor} as fast): {why}."
+                );
                 let remedy = "Run \"pgfresh doctor\" again when the machine is quiet.";
                 add("Whether commits wait for the disk is not known", &evidence, None, remedy.to_owned());
             }
@@ -407,9 +409,9 @@ mod tests {
         noisy.shortage = Shortage { waited: Some(0.97), stolen: None };
         assert_eq!(names(&noisy), ["Whether commits wait for the disk is not known"]);
         let evidence = &noisy.findings()[0].evidence;
-        let begin = "A commit took 20.7 ms durable and 105 µs with nothing flushed, in the median, so that is likely.";
+        let begin = "The median commit took 20.7 ms when durable and 105 µs with nothing flushed, so a wait for the disk is likely.";
         assert!(evidence.starts_with(begin), "{evidence}");
-        let end = "processors were short, some task waited for a processor 97 % of the time.";
+        let end = "CPU time was short, some task waited for a processor 97 % of the time.";
         assert!(evidence.ends_with(end), "{evidence}");
         assert!(noisy.layer().verdict().ends_with("whether RAM would add to that is not known."));
         // A gain that is significant despite the noise still leads to a finding.

@@ -12,7 +12,7 @@ pub enum DoctorError {
     #[error(transparent)]
     File(#[from] FileError),
     /// psql failed or couldn't reach the server.
-    #[error("could not ask the server: {reason}")]
+    #[error("could not query the server: {reason}")]
     Psql {
         /// The first line psql printed to standard error.
         reason: String,

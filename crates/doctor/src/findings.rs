@@ -18,7 +18,7 @@ pub(crate) fn from_properties(device: &Device, files: &FilesystemInfo) -> Vec<Fi
             "The drive has a volatile write cache, but its queue/write_cache says \"write through\", so the kernel \
             sends no flush: a power cut loses what was committed."
                 .to_owned(),
-            "For data that matter, write \"write back\" into that file; for tests it does no harm.",
+            "If the data must survive a power cut, write \"write back\" to that file. For tests, the setting does no harm.",
         );
     }
     if let Some(cap) = device.cap {
@@ -31,7 +31,7 @@ pub(crate) fn from_properties(device: &Device, files: &FilesystemInfo) -> Vec<Fi
     }
     if files.mount.kind == "overlay" {
         add(
-            "The data are on an overlay",
+            "The data is on an overlay file system",
             "An overlay is a container's own layer: it copies each file up when that is first written to, and its \
             disk is shared with all containers."
                 .to_owned(),
@@ -44,7 +44,7 @@ pub(crate) fn from_properties(device: &Device, files: &FilesystemInfo) -> Vec<Fi
         add(
             "/dev/shm is small",
             format!(
-                "It has {size} in all, as containers have: too little for parallel queries or for data in RAM."
+                "/dev/shm has {size} in total, as is usual in containers: too little for parallel queries or for data in RAM."
             ),
             "Start the container with --shm-size=1g, or give it a --tmpfs /tmp.",
         );
@@ -88,7 +88,10 @@ mod tests {
         };
         assert_eq!(names(&device(&disk, None), &files("ext4", 1 << 30)), [""; 0]);
         assert_eq!(names(&device(&disk, Some(900)), &files("ext4", 1 << 30)), ["Writes are capped"]);
-        assert_eq!(names(&device(&disk, None), &files("overlay", 1 << 30)), ["The data are on an overlay"]);
+        assert_eq!(
+            names(&device(&disk, None), &files("overlay", 1 << 30)),
+            ["The data is on an overlay file system"]
+        );
         assert_eq!(names(&device(&disk, None), &files("ext4", 64 << 20)), ["/dev/shm is small"]);
         let edited = Disk {
             write_cache: Some("write through".to_owned()),

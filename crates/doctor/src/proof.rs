@@ -32,7 +32,7 @@ impl Proof {
             Factor::Interval(interval) if interval.low.value > 1.0 && interval.point.value >= least => {
                 Self::Gain(factor)
             }
-            _ if shortage.is_severe() => Self::Unknown(factor, format!("processors were short, {shortage}")),
+            _ if shortage.is_severe() => Self::Unknown(factor, format!("CPU time was short, {shortage}")),
             Factor::Interval(interval) if interval.high.value < MAX_NEGLIGIBLE_GAIN => Self::NoGain(factor),
             Factor::Interval(_) => Self::Unknown(factor, "the rounds differ too much".to_owned()),
             Factor::Point(_) => Self::Unknown(factor, "there were too few rounds".to_owned()),

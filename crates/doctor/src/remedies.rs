@@ -157,13 +157,13 @@ impl Remedies {
             return Some(no_remedy_helps(name, gain, gains.iter().map(|(_, gain)| proof(gain))));
         };
         Some(Finding {
-            name: format!("The best remedy of all that were tried: {name}"),
-            evidence: format!("The table \"Remedies tried on {}\" has the others.", self.what),
+            name: format!("The best of the tried remedies: {name}"),
+            evidence: format!("The table \"Remedies tried on {}\" shows the others.", self.what),
             gain: Some(gain),
             remedy: match name {
                 "rollback" => "Run each test within a transaction that is rolled back.".to_owned(),
                 name if name.starts_with("DELETE") => {
-                    "Clean up by DELETE, or take a fresh database for each test as \"pgfresh run\" gives it."
+                    "Clean up by DELETE, or use a fresh database for each test, as \"pgfresh run\" provides."
                         .to_owned()
                 }
                 name if name.contains("RAM") => "\"pgfresh run --place ram -- COMMAND\".".to_owned(),
@@ -189,7 +189,7 @@ fn no_remedy_helps(name: &str, gain: &Gain, mut proofs: impl Iterator<Item = Pro
         None => (
             "None of the remedies helps",
             format!("The best of them, {name}: {gain}."),
-            "Look where its time goes: \"pgfresh run --profile -- COMMAND\".",
+            "Find out where the suite's time goes: \"pgfresh run --profile -- COMMAND\".",
         ),
     };
     Finding { name: name.to_owned(), evidence, gain: None, remedy: remedy.to_owned() }
@@ -259,7 +259,7 @@ mod tests {
         let remedies = Remedies::take_turns("a test", tries(&order), &idle(), &()).unwrap();
         assert_eq!(*order.borrow(), "ABCCBA".repeat(3));
         let finding = remedies.finding().unwrap();
-        assert_eq!(finding.name, "The best remedy of all that were tried: B");
+        assert_eq!(finding.name, "The best of the tried remedies: B");
         assert_eq!(
             finding.gain.unwrap().to_string(),
             "a test 5.00 × [5.00 ×, 5.00 ×] as fast, measured: 10.0 s → 2.00 s"
@@ -285,6 +285,6 @@ mod tests {
         let short = Remedies { shortage: Shortage { waited: Some(0.9), stolen: None }, ..remedies };
         let finding = short.finding().unwrap();
         assert_eq!(finding.name, "Whether a remedy helps is not known");
-        assert!(finding.evidence.contains("processors were short"), "{}", finding.evidence);
+        assert!(finding.evidence.contains("CPU time was short"), "{}", finding.evidence);
     }
 }

@@ -149,7 +149,7 @@ impl RemoteExamination {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        let reason = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+        let reason = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("psql gave no reason");
         let reason = reason.trim_start_matches("psql: ").trim_start_matches("error: ").to_owned();
         Err(DoctorError::Psql { reason })
     }
@@ -259,7 +259,7 @@ impl ServerInfo {
     fn settings(&self) -> Layer {
         let verdict = match (self.flushes(), self.is("set synchronous_commit", "off")) {
             (true, false) => "every commit waits until it is on disk",
-            (true, true) => "commits do not wait, but what drops files does",
+            (true, true) => "commits do not wait, but statements that drop files do",
             (false, _) => "nothing is flushed",
         };
         let mut layer = Layer::new("Settings", format!("{verdict}."));
@@ -300,23 +300,23 @@ impl ServerInfo {
             // user's own scripts may read them.
             if !effect.is_empty() && effect != value {
                 add(
-                    format!("{variable} does nothing"),
-                    format!("{setting} is {effect}; the official image reads no such variable."),
-                    format!("Give it to the server itself: postgres -c {setting}={value}."),
+                    format!("{variable} has no effect"),
+                    format!("{setting} is {effect}; the official image does not read this variable."),
+                    format!("Pass the setting to the server itself: postgres -c {setting}={value}."),
                 );
             }
             if variable == "POSTGRES_INITDB_ARGS" && value.contains("sync") && self.flushes() {
                 add(
                     format!("{value} affects only initdb"),
                     "The server still flushes, because fsync is on.".to_owned(),
-                    "Give fsync=off to the server: postgres -c fsync=off.".to_owned(),
+                    "Pass fsync=off to the server: postgres -c fsync=off.".to_owned(),
                 );
             }
         }
         if self.mount().is_some_and(|mount| mount.kind == "overlay") {
             add(
-                "The data are on an overlay".to_owned(),
-                "That is the container's own layer, not a volume.".to_owned(),
+                "The data is on an overlay file system".to_owned(),
+                "An overlay is the container's own layer, not a volume.".to_owned(),
                 "Mount a tmpfs there: --tmpfs /var/lib/postgresql/data, from 18 on --tmpfs \
                 /var/lib/postgresql."
                     .to_owned(),
@@ -385,7 +385,7 @@ impl Commits {
             return Layer::new("Commit", "not measured.");
         };
         let verdict = format!(
-            "{durable}, {asynchronous} with synchronous_commit=off; {way} of either is the round trip."
+            "{durable}, {asynchronous} with synchronous_commit=off; both include a round trip of {way}."
         );
         Layer::new("Commit", verdict)
     }
@@ -462,10 +462,13 @@ mod tests {
     #[test]
     fn unread_variables_are_named_with_effective_value() {
         let facts = ServerInfo::read(TEXT);
-        assert_eq!(names(&facts), ["POSTGRES_SHARED_BUFFERS does nothing", "--nosync affects only initdb"]);
+        assert_eq!(names(&facts), ["POSTGRES_SHARED_BUFFERS has no effect", "--nosync affects only initdb"]);
         let finding = &facts.findings()[0];
         assert!(finding.evidence.starts_with("shared_buffers is 128MB;"), "{}", finding.evidence);
-        assert_eq!(finding.remedy, "Give it to the server itself: postgres -c shared_buffers=256MB.");
+        assert_eq!(
+            finding.remedy,
+            "Pass the setting to the server itself: postgres -c shared_buffers=256MB."
+        );
     }
 
     #[test]
@@ -479,7 +482,7 @@ mod tests {
             &TEXT.replace("folder|/var/lib/postgresql/data", "folder|/var/lib/postgresql/18/docker"),
         );
         assert!(moved.files().verdict().ends_with("is on disk (overlay at \"/\")."), "{:?}", moved.files());
-        assert!(names(&moved).contains(&"The data are on an overlay".to_owned()));
+        assert!(names(&moved).contains(&"The data is on an overlay file system".to_owned()));
         assert!(ServerInfo::read("version|16.11").files().verdict().starts_with("unknown"));
     }
 

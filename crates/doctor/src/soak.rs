@@ -159,10 +159,10 @@ impl Soak {
             || self.readings().enumerate().filter(|(look, _)| near(*look)).map(|(_, readings)| readings);
         if throttling_report(looks()).is_some() {
             return throttling_report(self.readings())
-                .map(|in_all| format!("by its own count it throttled itself {in_all}"));
+                .map(|in_all| format!("by its own count, the drive throttled itself {in_all}"));
         }
         let alarm = looks().any(|readings| readings.alarm == Some(true));
-        alarm.then(|| "its alarm for temperature was on".to_owned())
+        alarm.then(|| "its temperature alarm was on".to_owned())
     }
 
     /// Returns the fraction of the time that tasks waited. `gauge` returns a counter of the seconds that tasks spent
@@ -315,20 +315,20 @@ mod tests {
         });
         assert_eq!(fact(&hot, "drive throttled itself"), "3 times, 30 s");
         assert_eq!(fact(&hot, "drive too hot"), "2 min");
-        assert_eq!(fact(&hot, "alarm for temperature"), "3 % of the time");
+        assert_eq!(fact(&hot, "temperature alarm"), "3 % of the time");
         assert_eq!(
             hot.finding().unwrap().evidence,
-            "It fell after 10.0 s; by its own count it throttled itself 3 times, 30 s."
+            "The sync rate fell after 10.0 s; by its own count, the drive throttled itself 3 times, 30 s."
         );
         let alarm = cliff(Some((80.0, 81.0)), |_, readings| readings.alarm = Some(true));
-        let evidence = "It fell after 10.0 s, at 81 °C; its alarm for temperature was on.";
+        let evidence = "The sync rate fell after 10.0 s, at 81 °C; its temperature alarm was on.";
         assert_eq!(alarm.finding().unwrap().evidence, evidence);
         // One CPU goes offline, so its counter is missing from the sum.
         let offline = cliff(None, |steps, readings| readings.throttles = Some(9 - steps / 10));
         assert!(fact(&offline, "processors throttled").is_null());
         let cool =
             cliff(None, |_, readings| (readings.heat, readings.alarm) = (Some(Heat::default()), Some(false)));
-        for name in ["drive throttled itself", "drive too hot", "alarm for temperature"] {
+        for name in ["drive throttled itself", "drive too hot", "temperature alarm"] {
             assert!(fact(&cool, name).is_null(), "{name}");
         }
     }

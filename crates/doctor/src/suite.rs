@@ -108,8 +108,8 @@ impl ObservedSuite {
         let mut layers = self.profile.layers();
         let ended = match (self.status.success(), self.status.code(), self.status.signal()) {
             (true, ..) => return layers,
-            (_, Some(code), _) => format!("It failed with exit code {code}."),
-            (_, _, signal) => format!("It was ended by signal {}.", signal.unwrap_or(0)),
+            (_, Some(code), _) => format!("The suite failed with exit code {code}."),
+            (_, _, signal) => format!("The suite was ended by signal {}.", signal.unwrap_or(0)),
         };
         let mut failure = Layer::new("Failure", ended);
         failure.add_fact("last line", self.last_line.clone());

@@ -16,7 +16,7 @@ pub(crate) fn to_message(error: LeaseError) -> Vec<u8> {
 /// Returns the error for a session after its server has disappeared.
 pub(crate) fn server_gone() -> ErrorResponse {
     ErrorResponse::fatal("57P02", "terminating connection because the server went away")
-        .hint("The log of the server says why.")
+        .hint("The server's log has the reason.")
 }
 
 /// Returns the error for a session that a reset or the end of its lease terminates. PostgreSQL sends the same error
@@ -28,7 +28,7 @@ pub(crate) fn closed() -> ErrorResponse {
 /// Returns the error for a session that is terminated because pgfresh is shutting down.
 pub(crate) fn shutting_down() -> ErrorResponse {
     ErrorResponse::fatal("57P01", "terminating connection because pgfresh is shutting down")
-        .hint("The database is removed. Lease another one from a pgfresh that runs.")
+        .hint("The database was removed. Lease a new database from a running pgfresh server.")
 }
 
 fn response(error: &LeaseError) -> ErrorResponse {

@@ -76,7 +76,7 @@ impl GatewayError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
-                Some("Another program listens there; port 0 is any that is free.".to_owned())
+                Some("Another program listens there. Port 0 selects any free port.".to_owned())
             }
             Self::Threads(source) => sys::limit_hint(source).map(str::to_owned),
             Self::Listen { .. } | Self::Random(_) => None,

@@ -237,8 +237,9 @@ async fn authenticate(
         Ok(true) => {
             return Ok(ClientRequest::Session(stream.with_unread(bytes), pending));
         }
-        Ok(false) => ErrorResponse::fatal("28P01", "password authentication failed")
-            .hint("The password is in the URL that pgfresh has printed, and in PGPASSWORD of its command."),
+        Ok(false) => ErrorResponse::fatal("28P01", "password authentication failed").hint(
+            "The password is in the URL that pgfresh printed, and in PGPASSWORD of the command that it runs.",
+        ),
         Err(Some(error)) => error,
         Err(None) => return Err(HandshakeError::Disconnected),
     };

@@ -66,7 +66,7 @@ impl SessionSettings {
                 let refusal =
                     ErrorResponse::fatal("42704", format!("unrecognized configuration parameter \"{name}\""));
                 return Err(refusal.hint(
-                    "There are pgfresh.template, pgfresh.isolation, pgfresh.linger, pgfresh.reset and pgfresh.record.",
+                    "The parameters are pgfresh.template, pgfresh.isolation, pgfresh.linger, pgfresh.reset and pgfresh.record.",
                 ));
             }
         }

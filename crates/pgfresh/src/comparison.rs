@@ -79,8 +79,10 @@ struct Job<'a> {
 
 pub(crate) fn durable_and_ours(context: &Context, arguments: &Run) -> Result<ExitCode, Failure> {
     if let Some(file) = arguments.report.iter().find(|file| file.format == Format::Junit) {
-        let failure =
-            Failure::new(format!("cannot write \"{}\": a comparison knows no tests", file.path.display()));
+        let failure = Failure::new(format!(
+            "cannot write \"{}\": a comparison has no results for single tests",
+            file.path.display()
+        ));
         return Err(failure.hint("Use --profile for JUnit XML.".to_owned()));
     }
     let server_options = context.settings()?.with_template()?;
@@ -293,8 +295,8 @@ impl Comparison<'_> {
         }
         match unused {
             0 => None,
-            _ if unused == all => Some(format!("{NO_SESSION} No gain is stated.")),
-            _ => Some(format!("In {unused} of {all} runs no session began: no gain is stated.")),
+            _ if unused == all => Some(format!("{NO_SESSION} No gain is reported.")),
+            _ => Some(format!("In {unused} of {all} runs, no session began, so no gain is reported.")),
         }
     }
 
@@ -331,15 +333,16 @@ impl Comparison<'_> {
     /// Describes whether all runs had the same outcome.
     fn verdict(&self) -> String {
         let ended: Vec<Ended> = self.sides.iter().flat_map(|side| side.ended.borrow().clone()).collect();
-        let Some(first) = ended.first() else { return "Nothing was run to its end.".to_owned() };
+        let Some(first) = ended.first() else { return "No run finished.".to_owned() };
         let counted: Vec<String> =
             first.counted.iter().map(|(word, count)| format!("{count} {word}")).collect();
         let counted = if counted.is_empty() { String::new() } else { format!(", {}", counted.join(", ")) };
-        let no_gain = if self.has_succeeded() { "" } else { "; of a command that fails no gain is stated" };
+        let no_gain =
+            if self.has_succeeded() { "" } else { "; no gain is reported for a command that fails" };
         if ended.iter().all(|one| one == first) {
             let which = match ended.len() {
                 1 => "The only run ended with".to_owned(),
-                runs => format!("All {runs} runs ended alike:"),
+                runs => format!("All {runs} runs ended the same way:"),
             };
             return format!("{which} exit code {}{counted}{no_gain}.", first.code);
         }
@@ -353,7 +356,7 @@ impl Comparison<'_> {
             format!("{}: {}", side.name, runs.collect::<Vec<_>>().join("; "))
         };
         let sides: Vec<String> = self.sides.iter().map(of_side).collect();
-        format!("Not all runs ended alike{no_gain}. {}.", sides.join(". "))
+        format!("The runs ended differently{no_gain}. {}.", sides.join(". "))
     }
 
     /// Formats the result with lines of at most `columns` columns, apart from what the command printed.

@@ -51,7 +51,7 @@ impl Control {
     /// Parses a control URL: `http://:SECRET@127.0.0.1:PORT`.
     pub(crate) fn at(text: &str) -> Result<Self, Failure> {
         let unreadable =
-            || Failure::new(format!("cannot read {VARIABLE}: it is not http://:SECRET@HOST:PORT"));
+            || Failure::new(format!("cannot read {VARIABLE}: expected http://:SECRET@HOST:PORT"));
         let (address, secret) = Address::parse_control_url(text).ok_or_else(unreadable)?;
         let config = direct().timeout_global(Some(ANSWER_TIMEOUT)).http_status_as_error(false).build();
         Ok(Self { agent: config.into(), address, secret, is_named: false, _visit: None })
@@ -144,7 +144,8 @@ impl Control {
     fn unreachable(&self, error: ureq::Error) -> Failure {
         let ureq::Error::Io(error) = error else { return failed(error) };
         let is_over = self.is_named && error.kind() == io::ErrorKind::ConnectionRefused;
-        failed(error).hint(is_over.then(|| format!("The run that set {VARIABLE} is over; unset it.")))
+        failed(error)
+            .hint(is_over.then(|| format!("The run that set {VARIABLE} is over; unset the variable.")))
     }
 }
 
@@ -154,7 +155,7 @@ fn direct() -> ConfigBuilder<AgentScope> {
 }
 
 fn failed(what: impl Display) -> Failure {
-    Failure::new(format!("could not talk to the server of pgfresh: {what}"))
+    Failure::new(format!("could not communicate with the pgfresh server: {what}"))
 }
 
 /// Returns the API path for an action on a database.
@@ -182,8 +183,8 @@ mod tests {
         // No process listens on port 1.
         let control = Control { is_named: true, ..Control::at("http://:secret@127.0.0.1:1").unwrap() };
         let failure = control.call(&Method::GET, "/v1/status", &Value::Null).unwrap_err().to_string();
-        let expected = "pgfresh: could not talk to the server of pgfresh: Connection refused\n\
-            HINT:  The run that set PGFRESH_CONTROL is over; unset it.\n";
+        let expected = "pgfresh: could not communicate with the pgfresh server: Connection refused\n\
+            HINT:  The run that set PGFRESH_CONTROL is over; unset the variable.\n";
         assert_eq!(failure, expected);
     }
 }

@@ -255,6 +255,6 @@ pub(crate) fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
     let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
     let failure = Failure::new(format!("could not run \"{}\": {error}", program.display())).exit_with(code);
     let remedy = sys::limit_hint(error)
-        .unwrap_or("Give a program and its arguments after \"--\"; for shell syntax: -- sh -c '…'.");
+        .unwrap_or("Write a program and its arguments after \"--\". For shell syntax, use: -- sh -c '…'.");
     failure.hint(remedy.to_owned())
 }

@@ -73,7 +73,7 @@ pub(crate) fn serve(
     let service = Service::open(provisioner, start(context, provisioner)?, serve_options)?;
     if !service.leases.can_reset() && !context.verbosity.is_quiet() {
         notice!(
-            "pgfresh: databases are copied anew instead of being reset: the write-ahead log of PostgreSQL {} is in an unknown format",
+            "pgfresh: databases are copied instead of reset: the write-ahead log of PostgreSQL {} has an unknown format",
             provisioner.installation.version().major
         );
     }
@@ -98,15 +98,15 @@ pub(crate) fn stop(context: &Context, service: Service) -> Result<(), Failure> {
 pub(crate) fn warn(service: &Service) {
     let status = service.leases.final_status();
     for leak in status.leaks {
-        notice!("pgfresh: {} were changed, which all databases of a server share", leak.what);
+        notice!("pgfresh: {}, which all databases of a server share, were changed", leak.what);
         if !leak.suspects.is_empty() {
-            notice!("DETAIL:  Leased meanwhile: {}.", leak.suspects.join(", "));
+            notice!("DETAIL:  Leased at the time: {}.", leak.suspects.join(", "));
         }
     }
     for difference in status.differences {
         notice!(
             "pgfresh: database \"{}\" was not fresh after recycling: \"{}\" differs from its template\n\
-             DETAIL:  It was dropped; this is a fault of pgfresh.",
+             DETAIL:  It was dropped; this is a bug in pgfresh.",
             difference.database,
             difference.relation
         );

@@ -27,8 +27,8 @@ fn text(LingerUse { names, is_used, waited }: LingerUse) -> Option<String> {
     let is_due = names >= LEAST_NAMES && !is_used && !waited.is_zero();
     is_due.then(|| {
         format!(
-            "{names} names waited {:.2} s in all for new databases, and no client used one again after its last session: in \
-             pgfresh.toml, [database] linger = \"0\" saves this time, and linger = \"5s\" ends this advice",
+            "{names} names waited {:.2} s in all for new databases, and no client reused a name after its last session: in \
+             pgfresh.toml, [database] linger = \"0\" saves this time, and linger = \"5s\" hides this advice",
             waited.as_secs_f64()
         )
     })

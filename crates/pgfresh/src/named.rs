@@ -144,7 +144,9 @@ impl Remembered {
             return Ok(());
         }
         let name = &self.name;
-        let what = format!("cannot start server \"{name}\" with PostgreSQL {ours}: its data are of {theirs}");
+        let what = format!(
+            "cannot start server \"{name}\" with PostgreSQL {ours}: its data is from PostgreSQL {theirs}"
+        );
         let hint = format!("Start it with --postgres {theirs}, or with --reset to discard its data.");
         Err(Failure::new(what).hint(hint))
     }
@@ -178,7 +180,7 @@ fn take(
     provisioner: &Provisioner,
 ) -> Result<(Registration, PersistentData), Failure> {
     let runs = |process: &str| {
-        let failure = Failure::new(format!("server \"{name}\" of this project runs already{process}"));
+        let failure = Failure::new(format!("server \"{name}\" of this project is already running{process}"));
         failure.hint("\"pgfresh status\" prints its URL.".to_owned())
     };
     let key = key(settings, name);
@@ -212,7 +214,7 @@ fn expect_free(cache: &Cache, address: SocketAddr) -> Result<(), Failure> {
             let other = || sys::listener_at(address.port());
             let who = who.or_else(|| other().map(|(name, pid)| format!("{name} (process {pid})")));
             let who = who.unwrap_or_else(|| "another program".to_owned());
-            let failure = Failure::new(format!("could not listen on {address}: {who} does"));
+            let failure = Failure::new(format!("could not listen on {address}: {who} already does"));
             Err(failure.hint("Stop it, or choose another port with --port.".to_owned()))
         }
         // The gateway reports all other errors when it opens the port.

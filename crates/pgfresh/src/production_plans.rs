@@ -47,7 +47,7 @@ impl PlanOptions {
         let statistics = production_statistics::read(settings, arguments.statistics.as_deref())?;
         let baseline = arguments.plans_baseline.as_ref().or(settings.plans.baseline.as_ref());
         if arguments.update_baseline && baseline.is_none() {
-            let failure = Failure::new("cannot update a baseline without its name");
+            let failure = Failure::new("cannot update a baseline: its file is not given");
             return Err(
                 failure.hint("Use --plans-baseline FILE, or [plans] baseline in pgfresh.toml.".to_owned())
             );
@@ -160,6 +160,7 @@ impl ExplainedRun {
 /// Returns a sentence for each reason why statistics are missing.
 fn left_out(applied: &Applied, statistics: &Statistics) -> Vec<String> {
     let is_foreign = applied.tables == 0 && !statistics.relations.is_empty();
-    let foreign = "the template has no table of the statistics: they may be those of another database";
+    let foreign =
+        "the template has none of the tables in the statistics, which may come from a different database";
     is_foreign.then(|| foreign.to_owned()).into_iter().chain(applied.summary()).collect()
 }

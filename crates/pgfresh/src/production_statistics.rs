@@ -17,7 +17,7 @@ pub(crate) const MOST_STATISTICS: u64 = 2_000_000_000;
 /// Reads the statistics from the file `given`, falling back to the file that the configuration file names.
 pub(crate) fn read(settings: &ResolvedSettings, given: Option<&Path>) -> Result<Statistics, Failure> {
     let Some(path) = given.or(settings.plans.statistics.as_deref()) else {
-        return Err(Failure::new("no statistics of production are given").hint(
+        return Err(Failure::new("no production statistics are given").hint(
             "Write them with \"pgfresh template import --statistics URL > FILE\", and name the file with --statistics FILE."
                 .to_owned(),
         ));
@@ -30,7 +30,7 @@ pub(crate) fn read_file(path: &Path) -> Result<Statistics, Failure> {
     let bytes = bounded_file::read(path, MOST_STATISTICS).attempt_given("read", path)?;
     let mut statistics = Statistics::parse(&bytes).map_err(|error| {
         Failure::new(format!("\"{}\" has no valid statistics: {error}", path.display())).hint(
-            "The file must be one of \"pgfresh template import --statistics\" or of \"pg_dump --statistics-only\"."
+            "The file must be the output of \"pgfresh template import --statistics\" or \"pg_dump --statistics-only\"."
                 .to_owned(),
         )
     })?;

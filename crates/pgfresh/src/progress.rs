@@ -171,10 +171,12 @@ fn evicted(shelved: &CachedTemplate) -> String {
 fn describe(step: Step<'_>) -> Option<String> {
     Some(match step {
         Step::BuildingBaseImage(version) => {
-            format!("making the base image of PostgreSQL {version}, this once")
+            format!("building the base image of PostgreSQL {version} (only once)")
         }
-        Step::WaitingForBaseImage => "waiting for the base image, which another process is making".to_owned(),
-        Step::RebuildingDamaged => "the cached template is damaged; making it anew".to_owned(),
+        Step::WaitingForBaseImage => {
+            "waiting for the base image, which another process is building".to_owned()
+        }
+        Step::RebuildingDamaged => "the cached template is damaged; rebuilding it".to_owned(),
         Step::Building { name, fingerprint, changes, plan } => {
             building(&format!("template \"{name}\" ({fingerprint})"), changes, plan)
         }
@@ -188,13 +190,13 @@ fn describe(step: Step<'_>) -> Option<String> {
              and it runs once"
         ),
         Step::SetupMadeNothing { name } => format!(
-            "the setup of template \"{name}\" has made nothing in its database: see that it connects to DATABASE_URL"
+            "the setup of template \"{name}\" created nothing in its database: check that it connects to DATABASE_URL"
         ),
         Step::PropertyLeftOut { name, statement, why } => {
             format!("template \"{name}\" is built without \"{}\": {why}", printable(statement))
         }
         Step::InputsChanged { changes } => {
-            format!("building once more, because meanwhile: {}", some_of(changes))
+            format!("building again, because inputs changed during the build: {}", some_of(changes))
         }
         Step::Skipped { path, error } => format!("skipped \"{path}\" in the search for inputs: {error}"),
         Step::Publishing { name } => format!("writing template \"{name}\" into the cache"),

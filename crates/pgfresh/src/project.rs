@@ -118,7 +118,7 @@ fn pip(folder: &Folder, pyproject: &str, notes: &mut Vec<String>) -> (&'static s
     }
     if pyproject.is_empty() {
         notes.push(
-            "no file names the dependencies: install them where \"pip install pytest\" stands".to_owned(),
+            "no file lists the dependencies: install them in place of \"pip install pytest\"".to_owned(),
         );
         return ("a Python project", commands(["pip install pytest"]));
     }
@@ -141,7 +141,7 @@ fn pip(folder: &Folder, pyproject: &str, notes: &mut Vec<String>) -> (&'static s
             dependencies.push(format!("pip install --group {group}"));
         } else {
             notes.push(
-                "pyproject.toml has no extra or group \"test\" or \"dev\": say how your test tools come"
+                "pyproject.toml has no extra or group \"test\" or \"dev\": add the command that installs your test tools"
                     .to_owned(),
             );
             dependencies.push("pip install pytest".to_owned());
@@ -206,7 +206,7 @@ fn java(folder: &Folder) -> Option<Project> {
     let mut notes = vec!["the version of Java".to_owned()];
     if command.contains("gradle") {
         notes.push(
-            "Gradle gives tests the variables that it was started with; if a daemon runs, stop it before"
+            "Gradle passes tests the variables that it was started with, so stop a running daemon first"
                 .to_owned(),
         );
     }
@@ -235,7 +235,7 @@ fn ruby(folder: &Folder) -> Option<Project> {
     };
     let mut notes = vec!["the version of Ruby".to_owned()];
     if !folder.has("Gemfile.lock") {
-        notes.push("there is no Gemfile.lock: Bundler takes the newest gems that fit".to_owned());
+        notes.push("there is no Gemfile.lock: Bundler installs the newest gems that fit".to_owned());
     }
     Some(Project {
         kind: "a Ruby project with Bundler",
@@ -329,7 +329,7 @@ fn node(folder: &Folder) -> Option<Project> {
             ("a Node project with bun", commands, "npm test")
         }
         None => {
-            notes.push("there is no lock file: npm takes the newest packages that fit".to_owned());
+            notes.push("there is no lock file: npm installs the newest packages that fit".to_owned());
             ("a Node project without a lock file", commands(["npm install"]), "npm test")
         }
     };

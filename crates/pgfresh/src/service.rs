@@ -84,7 +84,7 @@ impl ServeOptions {
     pub(crate) fn on(self, listen: IpAddr, arguments: &Serve) -> Result<Self, Failure> {
         if !listen.is_loopback() && self.password.is_none() {
             let failure = Failure::new(format!("cannot listen on {listen} without a password"));
-            return Err(failure.hint(format!("Set {PASSWORD} to one that clients are told.")));
+            return Err(failure.hint(format!("Set {PASSWORD} to a password, and give it to the clients.")));
         }
         let certificate = match (&arguments.tls_cert, &arguments.tls_key, self.certificate) {
             (Some(certificate), Some(key), _) => Some(ServerCertificate::read(certificate, key)?.into()),

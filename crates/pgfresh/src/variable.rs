@@ -28,13 +28,13 @@ const PLACEHOLDERS: [(&str, Placeholder); 6] = [
 /// Reasons why a text doesn't define a variable.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ParseVariableError {
-    #[error("it is not NAME=TEMPLATE")]
+    #[error("expected NAME=TEMPLATE")]
     NoAssignment,
     #[error("the name is empty")]
     EmptyName,
     #[error("a \"{{\" is not closed")]
     UnclosedBrace,
-    #[error("\"{{{word}}}\" is not known: there are {}", PLACEHOLDERS.map(|(name, _)| format!("{{{name}}}")).join(", "))]
+    #[error("\"{{{word}}}\" is not a placeholder: expected {}", PLACEHOLDERS.map(|(name, _)| format!("{{{name}}}")).join(", "))]
     UnknownPlaceholder { word: String },
 }
 
@@ -103,7 +103,7 @@ mod tests {
         let names = "{url}, {host}, {port}, {user}, {password}, {database}";
         assert_eq!(
             "A={urll}".parse::<Variable>().unwrap_err().to_string(),
-            format!("\"{{urll}}\" is not known: there are {names}")
+            format!("\"{{urll}}\" is not a placeholder: expected {names}")
         );
     }
 }

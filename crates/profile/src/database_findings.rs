@@ -59,8 +59,8 @@ impl Analysis<'_> {
             name: DATABASES.to_owned(),
             evidence: format!("{evidence}.{}", fresh_time.unwrap_or_default()),
             gain: (saved > 0.0).then(|| self.gain(saved)),
-            remedy: "Take fresh databases instead: under \"pgfresh run\", connect to a name of its own in each test, without CREATE \
-                     and DROP DATABASE. Ready databases wait for it."
+            remedy: "Use fresh databases instead: under \"pgfresh run\", connect each test to its own database name, \
+                     without CREATE and DROP DATABASE. pgfresh keeps databases ready."
                 .to_owned(),
         })
     }

@@ -9,7 +9,7 @@ pub enum ProfileError {
     #[error("cannot read the URL of the server")]
     Url(#[source] postgres::Error),
     /// The URL requires encryption, which profiling doesn't support.
-    #[error("cannot observe this server: it demands encryption (sslmode=require)")]
+    #[error("cannot observe this server: it requires encryption (sslmode=require)")]
     Encryption,
     /// The connection failed.
     #[error("could not connect to the server")]

@@ -93,10 +93,10 @@ impl Analysis<'_> {
         let saved = spent.time.saved - instead.with_savings_of(spent.time, self.attribution.width).saved;
         let what = if truncates { "TRUNCATE" } else { "DELETE" };
         let remedy = if saved > 0.0 {
-            "Take a fresh database for each test instead of emptying one: under \"pgfresh run\", connect to a name of \
-             its own, or reset it."
+            "Use a fresh database for each test instead of emptying a database: under \"pgfresh run\", connect each test to its \
+             own database name, or reset the database."
         } else {
-            "Empty only the tables that a test has written, or let it end in a rollback."
+            "Empty only the tables that a test has written, or end the test with a rollback."
         };
         Some(Finding {
             name: format!("Tests clean up by {what}"),
@@ -148,8 +148,8 @@ impl Analysis<'_> {
                 self.share(time)
             ),
             gain: Some(self.gain(self.saved_with_waits(time.saved, 0.0))),
-            remedy: "Clean up by DELETE or rollback, or take a fresh database for each test as \"pgfresh run\" gives \
-            it."
+            remedy: "Clean up by DELETE or rollback, or use a fresh database for each test, as \"pgfresh \
+            run\" provides."
                 .to_owned(),
         })
     }
@@ -160,7 +160,7 @@ impl Analysis<'_> {
             name: "Tests create the schema".to_owned(),
             evidence: format!("{} of the time goes into CREATE, ALTER and DROP.", self.share(time)),
             gain: Some(self.gain(time.saved)),
-            remedy: "Make the schema once, as a template: \"setup\" and \"inputs\" in pgfresh.toml."
+            remedy: "Build the schema once, as a template: \"setup\" and \"inputs\" in pgfresh.toml."
                 .to_owned(),
         })
     }
@@ -187,7 +187,7 @@ impl Analysis<'_> {
                 self.share(time)
             ),
             gain: Some(self.gain(time.saved)),
-            remedy: "Keep connections open across tests, in a pool of the suite's own.".to_owned(),
+            remedy: "Keep connections open across tests, in the suite's own pool.".to_owned(),
         })
     }
 
@@ -222,7 +222,7 @@ impl Analysis<'_> {
                 self.share(time)
             ),
             gain: None,
-            remedy: "Make the client send and read more at once.".to_owned(),
+            remedy: "Make the client send and read larger batches.".to_owned(),
         })
     }
 

@@ -71,8 +71,11 @@ impl<'a> Tests<'a> {
     /// note about that. Otherwise returns `None`.
     pub(crate) fn advice(self) -> Option<String> {
         let is_shared = self.records.iter().any(|record| !record.is_test);
-        let shared =
-            if is_shared { "Tests share databases, so N+1 queries are not looked for in these." } else { "" };
+        let shared = if is_shared {
+            "Tests share databases, so pgfresh does not look for N+1 queries in them."
+        } else {
+            ""
+        };
         if self.has_names() {
             return is_shared.then(|| shared.to_owned());
         }
@@ -249,12 +252,12 @@ impl<'a> Tests<'a> {
             };
             let (count, text) = (repetition.count, cut(self.text(repetition.statement), STATEMENT_WIDTH));
             format!(
-                "{test} runs {text} {count} times with other values ({}{after})",
+                "{test} runs {text} {count} times with different values ({}{after})",
                 seconds(repetition.seconds)
             )
         });
         let others = found.len().saturating_sub(MAX_NAMED_TESTS);
-        let others = if others > 0 { format!("; so do {others} tests more") } else { String::new() };
+        let others = if others > 0 { format!("; so do {others} more tests") } else { String::new() };
         (!found.is_empty()).then(|| Finding {
             name: "One query for each row (N+1)".to_owned(),
             evidence: format!("{}{others}.", named.collect::<Vec<_>>().join("; ")),
@@ -300,7 +303,7 @@ mod tests {
         let finding = tests.finding().unwrap();
         assert_eq!(
             finding.evidence,
-            "test_slow runs SELECT * FROM books WHERE author = ? 50 times with other values (500 ms, after SELECT * \
+            "test_slow runs SELECT * FROM books WHERE author = ? 50 times with different values (500 ms, after SELECT * \
             FROM authors)."
         );
         let measured = tests.measured("pytest", 10.0);
@@ -366,6 +369,6 @@ mod tests {
         }
         assert_eq!(advice(&[record(true, true)]), "");
         let some = advice(&[record(true, true), record(false, false)]);
-        assert_eq!(some, "Tests share databases, so N+1 queries are not looked for in these.");
+        assert_eq!(some, "Tests share databases, so pgfresh does not look for N+1 queries in them.");
     }
 }

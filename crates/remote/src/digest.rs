@@ -41,7 +41,7 @@ impl FromStr for BlobDigest {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, &'static str> {
-        parse_hex(text).map(Self).ok_or("it names no SHA-256")
+        parse_hex(text).map(Self).ok_or("it is not a SHA-256 digest")
     }
 }
 

@@ -42,7 +42,7 @@ impl HeadDocument {
     /// # Errors
     /// Returns the reason, worded as the end of a sentence, if `text` isn't a valid head.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
-        let foreign = "it is no head of a template";
+        let foreign = "it is not a template head";
         if text.starts_with(ANY_HEADER) && !text.starts_with(HEADER) {
             return Err("a newer pgfresh has written it");
         }

@@ -32,7 +32,7 @@ pub enum RemoteError {
         object: String,
     },
     /// The remote didn't respond in time.
-    #[error("could not {verb} {object}: no answer within {:.0} s", after.as_secs_f64())]
+    #[error("could not {verb} {object}: no response within {:.0} s", after.as_secs_f64())]
     Silent {
         /// The attempted action, e.g., "read".
         verb: &'static str,
@@ -42,7 +42,7 @@ pub enum RemoteError {
         after: Duration,
     },
     /// The rest of the transfer would take longer than building the template here.
-    #[error("the transfer would take {left:.0} s more, and building it took {took:.1} s")]
+    #[error("the transfer would take {left:.0} s more, but building the template took {took:.1} s")]
     Slow {
         /// Estimated number of seconds until the transfer completes.
         left: f64,
@@ -50,7 +50,7 @@ pub enum RemoteError {
         took: f64,
     },
     /// The push has already taken longer than the template's build.
-    #[error("the transfer was not over after {after:.0} s, and building it took {took:.1} s")]
+    #[error("the transfer was still running after {after:.0} s, but building the template took {took:.1} s")]
     Late {
         /// Time since the start of the push, in seconds.
         after: f64,
@@ -74,7 +74,7 @@ pub enum RemoteError {
         what: String,
     },
     /// The template exceeds the space available to the cache.
-    #[error("the template has {}, and the cache may have {}", storage::human_bytes(*bytes), storage::human_bytes(*limit))]
+    #[error("the template has a size of {}, but the cache is limited to {}", storage::human_bytes(*bytes), storage::human_bytes(*limit))]
     TooLarge {
         /// Total size of the template's files, in bytes.
         bytes: u64,
@@ -103,7 +103,7 @@ impl StoreError {
     pub(crate) fn why(self) -> String {
         match self {
             Self::Absent => "it is missing".to_owned(),
-            Self::Exists => "it is there already".to_owned(),
+            Self::Exists => "it already exists".to_owned(),
             Self::Broken(why) | Self::Refused(why) => why,
         }
     }

@@ -62,7 +62,7 @@ pub(crate) async fn find(
     let Some(head) = within(timeouts.answer, "read", &object, head).await? else { return Ok(None) };
     let untrusted = |why: String| RemoteError::Untrusted { fingerprint: fingerprint.to_owned(), why };
     let distrusted = |error: TrustError| untrusted(error.to_string());
-    let text = std::str::from_utf8(&head).map_err(|_| untrusted("its head is no text".to_owned()))?;
+    let text = std::str::from_utf8(&head).map_err(|_| untrusted("its head is not UTF-8".to_owned()))?;
     let document = HeadDocument::parse(text).map_err(|why| untrusted(why.to_owned()))?;
     let signed = SignedHead { text: &document.head, signature: &document.signature };
     let head = TrustedHead::verify(fingerprint, signed, keys).map_err(distrusted)?;
@@ -75,7 +75,7 @@ pub(crate) async fn find(
     let announced = head.into_manifest(&manifest, about).map_err(distrusted)?;
     let files = announced.files();
     if !tree.makes(files.iter().map(|file| file.size)) {
-        return Err(damaged("it does not make the files that were signed"));
+        return Err(damaged("it does not produce the signed files"));
     }
     Ok(Some(FoundTemplate { announced, tree, signed }))
 }
@@ -335,7 +335,7 @@ impl Download<'_> {
 /// Decompresses a frame and verifies its digest. The output can't exceed the size that the frame's line in the tree
 /// announces.
 pub(crate) fn unpack(frame: &PackedFrame, packed: &[u8]) -> Result<Vec<u8>, &'static str> {
-    let wrong = "its bytes are not those that were pushed";
+    let wrong = "its content differs from what was pushed";
     debug_assert!(frame.raw <= LARGEST_FRAME);
     let raw = zstd::bulk::decompress(packed, frame.raw).map_err(|_| wrong)?;
     let same = raw.len() == frame.raw && blake3::hash(&raw) == blake3::Hash::from(frame.digest);

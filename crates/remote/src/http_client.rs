@@ -116,7 +116,7 @@ impl Body for BoundedBody {
         if let Some(Ok(frame)) = &frame {
             let bytes = frame.data_ref().map_or(0, |data| data.len() as u64);
             if bytes > self.left && !self.is_cut {
-                return Poll::Ready(Some(Err(unknown(std::io::Error::other("the answer is too long")))));
+                return Poll::Ready(Some(Err(unknown(std::io::Error::other("the response is too long")))));
             }
             self.left = self.left.saturating_sub(bytes);
         }

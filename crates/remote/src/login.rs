@@ -59,12 +59,12 @@ impl Login {
         let (scheme, parameters) = challenge.split_once(' ').unwrap_or((challenge, ""));
         if scheme.eq_ignore_ascii_case("basic") {
             let basic = self.basic.as_ref().ok_or_else(|| {
-                refused("the registry asks for a login, and \"docker login\" has left none")
+                refused("the registry requires a login, but \"docker login\" has stored none")
             })?;
             return Ok(format!("Basic {basic}"));
         }
         let realm = parameter(parameters, "realm").and_then(|realm| Url::parse(&realm).ok());
-        let mut realm = realm.ok_or_else(|| refused("the registry asks for a login of an unknown kind"))?;
+        let mut realm = realm.ok_or_else(|| refused("the registry requires an unsupported kind of login"))?;
         if realm.scheme() != "https" && !is_loopback(&realm) {
             return Err(refused("the registry asks for a login without TLS"));
         }
@@ -81,7 +81,7 @@ impl Login {
         let answer = request.send().await.map_err(|error| StoreError::broken(&error))?;
         if !answer.status().is_success() {
             return Err(refused(&format!(
-                "the login is not accepted: http status {}",
+                "the registry rejected the login: http status {}",
                 answer.status().as_u16()
             )));
         }

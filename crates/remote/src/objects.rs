@@ -68,7 +68,7 @@ impl From<object_store::Error> for StoreError {
                 Self::Refused(format!("permission denied: {}", brief_message(&error)))
             }
             Cause::Unauthenticated { .. } => {
-                Self::Refused(format!("the credentials are not accepted: {}", brief_message(&error)))
+                Self::Refused(format!("the credentials were rejected: {}", brief_message(&error)))
             }
             Cause::Generic { .. } | Cause::JoinError { .. } => Self::Broken(brief_message(&error)),
             _ => Self::Refused(innermost(&error)),
@@ -143,9 +143,9 @@ impl ObjectBucket {
         let Some(folder) = self.folder.clone() else { return Ok(()) };
         let look = tokio::task::spawn_blocking(move || std::fs::metadata(folder));
         let why = match tokio::time::timeout(LOOK_BOUND, look).await {
-            Ok(Ok(Err(error))) if error.kind() == ErrorKind::NotFound => "there is no such directory",
-            Ok(Ok(Err(error))) if error.kind() == ErrorKind::NotADirectory => "it is no directory",
-            Ok(Ok(Ok(found))) if !found.is_dir() => "it is no directory",
+            Ok(Ok(Err(error))) if error.kind() == ErrorKind::NotFound => "the directory does not exist",
+            Ok(Ok(Err(error))) if error.kind() == ErrorKind::NotADirectory => "it is not a directory",
+            Ok(Ok(Ok(found))) if !found.is_dir() => "it is not a directory",
             _ => return Ok(()),
         };
         Err(StoreError::Refused(format!("{why}: mount or create it")))

@@ -108,7 +108,7 @@ impl Packer {
                 packed(count as u64);
             }
             if (size, *hasher.finalize().as_bytes()) != (file.size, file.digest) {
-                return Err(Some(CacheError::Invalid { path, what: "it is not as its manifest says" }));
+                return Err(Some(CacheError::Invalid { path, what: "it differs from its manifest" }));
             }
             self.tree.files.push(numbers);
         }

@@ -107,7 +107,7 @@ impl OciRegistry {
             }
             return expect_success(answer);
         }
-        Err(StoreError::Refused("the credentials are not accepted".to_owned()))
+        Err(StoreError::Refused("the credentials were rejected".to_owned()))
     }
 
     async fn manifest(&self, tag: &str) -> Result<(Value, BlobDigest), StoreError> {
@@ -121,7 +121,7 @@ impl OciRegistry {
         let (manifest, _) = self.manifest(fingerprint).await?;
         let text = manifest["annotations"][HEAD].as_str().unwrap_or_default();
         if text.len() as u64 > most {
-            return Err(StoreError::Refused("it is longer than it may be".to_owned()));
+            return Err(StoreError::Refused("it is too long".to_owned()));
         }
         Ok(Bytes::copy_from_slice(text.as_bytes()))
     }
@@ -157,8 +157,8 @@ impl OciRegistry {
         let answer = self.send(Method::POST, &begin, nothing, None).await?;
         let location = answer.headers().get(LOCATION).and_then(|value| value.to_str().ok());
         let location = location.and_then(|location| begin.join(location).ok());
-        let mut location = location
-            .ok_or_else(|| StoreError::Refused("the registry names no place for uploads".to_owned()))?;
+        let mut location =
+            location.ok_or_else(|| StoreError::Refused("the registry returned no upload URL".to_owned()))?;
         location.query_pairs_mut().append_pair("digest", &format!("sha256:{digest}"));
         self.send(Method::PUT, &location, Some(("application/octet-stream", bytes)), None).await?;
         Ok(())

@@ -71,7 +71,7 @@ impl TemplateStore {
     pub(crate) async fn whole_blob(&self, blob: &Blob) -> Result<Bytes, StoreError> {
         let bytes = collect(self.blob(&blob.digest, 0..blob.bytes).await?, blob.bytes).await?;
         if BlobDigest::of(&bytes) != blob.digest {
-            return Err(StoreError::Broken("its bytes are not those of its digest".to_owned()));
+            return Err(StoreError::Broken("its content does not match its digest".to_owned()));
         }
         Ok(bytes)
     }

@@ -28,7 +28,7 @@ pub(crate) fn body(answer: reqwest::Response) -> ByteStream {
 
 /// Collects a stream into memory. Returns an error if it has more than `most` bytes.
 pub(crate) async fn collect(stream: ByteStream, most: u64) -> Result<Bytes, StoreError> {
-    let too_long = || StoreError::Refused("it is longer than it may be".to_owned());
+    let too_long = || StoreError::Refused("it is too long".to_owned());
     let add = |mut all: Vec<u8>, more: Bytes| async move {
         if all.len() as u64 + more.len() as u64 > most {
             return Err(too_long());

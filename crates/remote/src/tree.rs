@@ -107,7 +107,7 @@ impl TreeDocument {
     /// # Errors
     /// Returns the reason, worded as the end of a sentence, if `bytes` isn't a valid tree.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, &'static str> {
-        let foreign = "it is no tree of a template";
+        let foreign = "it is not a template tree";
         let mut text = String::new();
         let decoder = zstd::stream::read::Decoder::new(bytes).map_err(|_| foreign)?;
         let length = decoder.take(LONGEST_TEXT + 1).read_to_string(&mut text).map_err(|_| foreign)?;

@@ -115,7 +115,7 @@ fn a_directory_that_is_missing_is_not_created() {
     let ground = Ground::new();
     let (remote, cache) = ground.remote("here");
     let building = cache.building("other", || ()).unwrap();
-    for (is_file, said) in [(false, "there is no such directory"), (true, "it is no directory")] {
+    for (is_file, said) in [(false, "the directory does not exist"), (true, "it is not a directory")] {
         fs::remove_dir(ground.store()).unwrap();
         if is_file {
             fs::write(ground.store(), "").unwrap();

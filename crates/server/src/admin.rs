@@ -368,7 +368,7 @@ impl<S: Read + Write> AdminConnection<S> {
         loop {
             let Range { start, end } = self.unread;
             let header = Frame::header(&self.buffer[start..end])
-                .map_err(|error| invalid("understand the server's answer", error))?;
+                .map_err(|error| invalid("parse the server's response", error))?;
             let needed = match header {
                 Some((tag, length)) if length <= end - start => {
                     self.unread.start += length;
@@ -404,7 +404,7 @@ impl<S: Read + Write> AdminConnection<S> {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
             other => other.map_err(timed_out),
         };
-        self.unread.end += count.map_err(io("read the server's answer"))?;
+        self.unread.end += count.map_err(io("read the server's response"))?;
         Ok(())
     }
 }

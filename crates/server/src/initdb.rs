@@ -140,8 +140,8 @@ mod tests {
         let guard = stub.guard();
         let initdb = Initdb::of(stub.installation());
         let error = initdb.run(stub.installation(), &stub.account, &guard).unwrap_err();
-        assert_eq!(error.to_string(), "could not make a cluster: initdb was still running after 1 s");
-        assert_eq!(error.detail().unwrap(), "Its last line: waiting");
+        assert_eq!(error.to_string(), "could not create a cluster: initdb was still running after 1 s");
+        assert_eq!(error.detail().unwrap(), "Last line of the output: waiting");
         drop(guard);
         assert!(crate::stub::left_in(stub.place.root()).is_empty());
     }

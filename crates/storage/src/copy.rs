@@ -185,7 +185,7 @@ impl Job {
         let file = &self.manifest.files[index];
         let Some((folder, name)) = self.manifest.parent_of(&file.path) else {
             let path = self.from.root.join(&file.path);
-            return Err(CopyError::Damaged { path, what: "lies in no directory of the entry" });
+            return Err(CopyError::Damaged { path, what: "is not in a directory of the entry" });
         };
         let [from, to] =
             [&self.from, &self.to].map(|tree| (&tree.directories[folder], tree.root.join(&file.path)));

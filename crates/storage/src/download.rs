@@ -213,7 +213,7 @@ impl<'a> EntryDownload<'a> {
         for (number, file) in expected.files.iter().enumerate() {
             let path = self.path(number);
             if !self.complete[number].load(Ordering::Acquire) {
-                return Err(CacheError::Invalid { path, what: "it has not come whole" });
+                return Err(CacheError::Invalid { path, what: "it is incomplete" });
             }
             let modified = manifest::modified(&path.metadata().attempt("examine", &path)?);
             let manifest::File { path, size, digest, .. } = file;
@@ -224,7 +224,7 @@ impl<'a> EntryDownload<'a> {
 }
 
 /// Error text for a downloaded file that differs from its line in the manifest.
-const DIFFERENT: &str = "it is not as its manifest says";
+const DIFFERENT: &str = "it differs from its manifest";
 
 impl Building {
     /// Downloads an entry's files by calling `fill`, then publishes the entry. `fill` must call

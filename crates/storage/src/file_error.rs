@@ -34,7 +34,7 @@ impl FileError {
     pub fn hint(&self) -> Option<String> {
         match self.source.kind() {
             io::ErrorKind::PermissionDenied if self.verb == "read" => {
-                Some("Give yourself the right to read it (chmod u+r).".to_owned())
+                Some("Make it readable (chmod u+r).".to_owned())
             }
             io::ErrorKind::StorageFull
             | io::ErrorKind::QuotaExceeded

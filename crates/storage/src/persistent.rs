@@ -69,7 +69,7 @@ impl PersistentData {
         let path = root.join(name);
         private::ensure(&path, private::parent_mode())?;
         if !account.can_reach(&path) {
-            let why = format!("the server's account (uid {}) may not enter it", account.uid);
+            let why = format!("the server's account (uid {}) cannot enter it", account.uid);
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, why)).attempt("use", &path);
         }
         let lock = path.join("lock");

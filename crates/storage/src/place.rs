@@ -122,14 +122,14 @@ impl PlaceError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NoRam { .. } => Some(
-                "Let place = \"auto\" choose; a container gets a larger /dev/shm with --shm-size, or a --tmpfs /tmp."
+                "Use place = \"auto\". In a container, enlarge /dev/shm with --shm-size, or mount a tmpfs with --tmpfs /tmp."
                     .to_owned(),
             ),
             Self::NoDisk { .. } | Self::Unsuitable { .. } => {
-                Some("Name a directory with room and rights: --place PATH, or place = \"PATH\".".to_owned())
+                Some("Use a directory with enough space and write permission: --place PATH, or place = \"PATH\".".to_owned())
             }
             Self::File(error) if error.kind() == io::ErrorKind::NotFound => {
-                Some("Make it, or name another directory: --place PATH, or place = \"PATH\".".to_owned())
+                Some("Create the directory, or use a different one: --place PATH, or place = \"PATH\".".to_owned())
             }
             Self::File(error) => error.hint(),
         }
@@ -230,7 +230,7 @@ fn find_in_ram(need: u64, account: &Account) -> Result<Place, PlaceError> {
         let room = FreeSpace::in_directory(&root, account);
         let room = room.map_err(|why| format!("\"{}\": {why}", root.display())).and_then(|room| {
             if room.kind == FilesystemKind::Disk {
-                return Err(format!("\"{}\" is no tmpfs", root.display()));
+                return Err(format!("\"{}\" is not a tmpfs", root.display()));
             }
             let shortage = room.shortage(need);
             shortage.map_or(Ok(room), |left| Err(format!("\"{}\" and memory have {left}", root.display())))
@@ -270,9 +270,9 @@ enum UnusableDirectory {
     NotUtf8,
     #[error("it is a file, not a directory")]
     File,
-    #[error("the server's account (uid {0}) may not enter it")]
+    #[error("the server's account (uid {0}) cannot enter it")]
     Unreachable(u32),
-    #[error("its path has {length} bytes, and PostgreSQL takes at most {most}")]
+    #[error("its path has {length} bytes, and PostgreSQL allows at most {most}")]
     LongPath { length: usize, most: usize },
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -371,7 +371,7 @@ mod tests {
         std::fs::create_dir_all(&deep).unwrap();
         let length = deep.as_os_str().len();
         let error = Place::choose(&PlaceRequest::At(deep), 1000, Path::new("/nowhere"), &Account::ours());
-        let expected = format!(": its path has {length} bytes, and PostgreSQL takes at most 9");
+        let expected = format!(": its path has {length} bytes, and PostgreSQL allows at most 9");
         assert!(error.unwrap_err().to_string().contains(&expected));
         let missing = PlaceRequest::At(directory.path().join("missing"));
         assert!(Place::choose(&missing, 1000, Path::new("/nowhere"), &Account::ours()).is_err());

@@ -40,7 +40,7 @@ fn check(path: &Path, meta: &Metadata) -> Result<(), FileError> {
     if ours {
         Ok(())
     } else {
-        let why = "it is not a directory of ours, or others may write in it";
+        let why = "it belongs to a different user, or other users can write to it";
         Err(io::Error::new(io::ErrorKind::PermissionDenied, why)).attempt("use", path)
     }
 }

@@ -137,7 +137,7 @@ pub(crate) fn make_directories(
         |path: &Path| fs::DirBuilder::new().recursive(true).mode(0o700).create(path).attempt("create", path);
     make(&data)?;
     if manifest.bytes() > sys::Filesystem::of(staging).attempt("examine", staging)?.free {
-        let what = "it is larger than what the cache's file system has left";
+        let what = "it is larger than the free space in the cache's file system";
         return Err(CacheError::Invalid { path: entry.to_owned(), what });
     }
     for path in &manifest.directories {
@@ -169,7 +169,7 @@ fn add_folder(
         let path = path.join(&name);
         let unfit = |what| CacheError::Invalid { path: path.clone(), what };
         let name = name.to_str().filter(|name| manifest::path_inside_entry(name).is_some());
-        let name = name.ok_or_else(|| unfit("its name is no plain text"))?;
+        let name = name.ok_or_else(|| unfit("its name is not plain text"))?;
         if relative.is_empty() && without.contains(&name) {
             continue;
         }

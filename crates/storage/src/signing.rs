@@ -100,7 +100,7 @@ pub struct SigningKey {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// The text isn't a secret key, or it was truncated.
-    #[error("it is no secret key")]
+    #[error("it is not a secret key")]
     Foreign,
     /// The key has a password, which pgfresh doesn't ask for.
     #[error("it has a password")]
@@ -112,8 +112,10 @@ impl KeyError {
     #[must_use]
     pub fn hint(self) -> String {
         match self {
-            Self::Foreign => "\"pgfresh template keygen FILE\" makes one.",
-            Self::Locked => "Make one without: \"pgfresh template keygen FILE\" or \"minisign -G -W\".",
+            Self::Foreign => "\"pgfresh template keygen FILE\" generates a key.",
+            Self::Locked => {
+                "Generate a key without a password: \"pgfresh template keygen FILE\" or \"minisign -G -W\"."
+            }
         }
         .to_owned()
     }
@@ -219,13 +221,13 @@ pub enum TrustError {
     #[error("it is signed with key {0}, which is not trusted")]
     UntrustedKey(String),
     /// The signature is for a different text.
-    #[error("its signature is not that of what is there")]
+    #[error("its signature does not match its content")]
     OtherText,
     /// The text has a format that this version can't read.
     #[error("a newer pgfresh has signed it")]
     NewerFormat,
     /// The signed text belongs to a different template. The value is that template's fingerprint.
-    #[error("its signature is that of template {0}")]
+    #[error("its signature belongs to template {0}")]
     OtherTemplate(String),
     /// The manifest or the description (the value) isn't the signed one.
     #[error("its {0} is not the one that was signed")]

@@ -55,7 +55,7 @@ impl Tree {
                 Some((if is_top { &top } else { directories.get(folder)? }, name))
             });
             let Some((parent, name)) = reached else {
-                return Err(CopyError::Damaged { path, what: "lies in no directory of the entry" });
+                return Err(CopyError::Damaged { path, what: "is not in a directory of the entry" });
             };
             directories.push(step(parent, name.as_ref(), &path)?);
         }
@@ -70,7 +70,7 @@ pub(crate) fn with_path<T>(opened: io::Result<T>, path: &Path) -> Result<T, Copy
     let damaged = |what| Err(CopyError::Damaged { path: path.to_owned(), what });
     match opened {
         Err(error) if sys::is_absent(&error) => damaged("is missing"),
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => damaged("is no regular file"),
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => damaged("is not a regular file"),
         other => Ok(other.attempt("open", path)?),
     }
 }

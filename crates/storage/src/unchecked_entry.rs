@@ -60,7 +60,7 @@ fn invalid_entry(path: &Path, what: &'static str) -> CacheError {
 fn damage_to_invalid(error: CopyError) -> CacheError {
     match error {
         CopyError::File(error) => error.into(),
-        CopyError::Damaged { path, .. } => invalid_entry(&path, "it is not as its manifest says"),
+        CopyError::Damaged { path, .. } => invalid_entry(&path, "it differs from its manifest"),
     }
 }
 
@@ -73,7 +73,8 @@ impl<'a> UncheckedEntry<'a> {
     pub(crate) fn open(folder: &'a Path) -> Result<Self, CacheError> {
         let fingerprint =
             folder.file_name().and_then(|name| name.to_str()).filter(|name| is_fingerprint(name));
-        let fingerprint = fingerprint.ok_or_else(|| invalid_entry(folder, "its name is no fingerprint"))?;
+        let fingerprint =
+            fingerprint.ok_or_else(|| invalid_entry(folder, "its name is not a fingerprint"))?;
         let root = tree::with_path(Directory::open(folder), folder).map_err(damage_to_invalid)?;
         Ok(Self { folder, root, fingerprint })
     }
@@ -189,7 +190,7 @@ impl<'a> UncheckedEntry<'a> {
 }
 
 /// Error text for an imported file that differs from its line in the manifest.
-const DIFFERS_FROM_MANIFEST: &str = "it is not as its manifest says";
+const DIFFERS_FROM_MANIFEST: &str = "it differs from its manifest";
 
 /// Opens a file of the tree for reading. The reader stops one byte after the announced size, which is enough
 /// to detect a file that is too long.
@@ -220,7 +221,7 @@ fn expect_data_mode(source: &Take<fs::File>, path: &Path) -> Result<(), CacheErr
 /// device can have side effects.
 fn open_file(folder: &Directory, name: &str, path: &Path) -> Result<fs::File, CacheError> {
     if folder.kind(name).attempt("open", path)? != FileKind::File {
-        return Err(invalid_entry(path, "it is no regular file"));
+        return Err(invalid_entry(path, "it is not a regular file"));
     }
     // Another process could have replaced the file after this check, so check the opened file as well.
     tree::with_path(folder.file(name), path).map_err(damage_to_invalid)

@@ -23,7 +23,7 @@ pub enum DumpError {
     #[error(transparent)]
     Target(#[from] ConnectionStringError),
     /// A program is missing.
-    #[error("cannot read the database: {program} is not there")]
+    #[error("cannot read the database: {program} is missing")]
     NoProgram {
         /// Name of the program.
         program: &'static str,
@@ -39,7 +39,7 @@ pub enum DumpError {
         output: String,
     },
     /// A file that pgfresh didn't write already exists at the path, so pgfresh doesn't overwrite it.
-    #[error("\"{}\" is there already", path.display())]
+    #[error("\"{}\" already exists", path.display())]
     Occupied {
         /// Path of the file.
         path: PathBuf,
@@ -54,7 +54,7 @@ impl DumpError {
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
-            Self::Failed { output: answer, .. } => Some(format!("It said: {answer}")),
+            Self::Failed { output: answer, .. } => Some(format!("Output: {answer}")),
             Self::Target(_) | Self::NoProgram { .. } | Self::Occupied { .. } | Self::File(_) => None,
         }
     }
@@ -68,7 +68,7 @@ impl DumpError {
                 "Install PostgreSQL's client programs (Debian: apt install postgresql-client).".to_owned(),
             ),
             Self::Failed { output: answer, .. } if answer.contains("version mismatch") => {
-                Some("Name a PostgreSQL as new as that server with --postgres.".to_owned())
+                Some("Use --postgres to select a PostgreSQL at least as new as that server.".to_owned())
             }
             Self::Occupied { .. } => Some("Choose another name, or remove the file first.".to_owned()),
             Self::Failed { .. } => None,
@@ -264,7 +264,7 @@ mod tests {
         let path = folder.path().join("schema.sql");
         let as_schema = || DumpFile::for_schema(&path).map(drop).map_err(|error| error.to_string());
         let as_dump = || DumpFile::for_dump(&path).map(drop).map_err(|error| error.to_string());
-        let occupied = Err(format!("\"{}\" is there already", path.display()));
+        let occupied = Err(format!("\"{}\" already exists", path.display()));
         assert_eq!((as_schema(), as_dump()), (Ok(()), Ok(())));
         for (text, schema, dump) in [
             ("-- Mine.\n", occupied.clone(), occupied.clone()),

@@ -114,11 +114,11 @@ impl ProvisionError {
             Self::Input(error) => error.hint(),
             Self::Setup(error) => error.hint(),
             Self::Cache(CacheError::Invalid { .. }) => Some(
-                "A template holds regular files only; make tablespaces in the tests that need them."
+                "A template can contain only regular files; create tablespaces in the tests that need them."
                     .to_owned(),
             ),
             Self::Cache(CacheError::Untrusted { .. }) => Some(
-                "pgfresh takes only templates that a key of [cache] keys has signed: push again, or see \"pgfresh template sign\"."
+                "pgfresh accepts only templates signed with one of the [cache] keys: push again, or see \"pgfresh template sign\"."
                     .to_owned(),
             ),
             Self::Stop(_) | Self::Setting(_) => None,
@@ -196,7 +196,7 @@ pub enum SetupError {
         source: server::SessionError,
     },
     /// A SQL file contains psql commands, but psql is missing.
-    #[error("cannot run \"{file}\": line {line} is a command for psql, which is not there")]
+    #[error("cannot run \"{file}\": line {line} is a psql command, but psql is missing")]
     NeedsPsql {
         /// Path of the file.
         file: String,
@@ -224,7 +224,7 @@ pub enum SetupError {
         file: String,
     },
     /// A program is missing.
-    #[error("cannot restore \"{file}\": {program} is not there")]
+    #[error("cannot restore \"{file}\": {program} is missing")]
     NoProgram {
         /// `pg_restore` or `psql`.
         program: &'static str,
@@ -240,7 +240,7 @@ pub enum SetupError {
         why: String,
     },
     /// The server refused to create the template's database.
-    #[error("could not make database \"{database}\"")]
+    #[error("could not create database \"{database}\"")]
     Database {
         /// Name of the database.
         database: String,
@@ -256,7 +256,7 @@ pub enum SetupError {
         what: String,
     },
     /// The steps removed the superuser attribute from pgfresh's own role.
-    #[error("the steps of template \"{name}\" took the superuser attribute from role \"{SUPERUSER}\"")]
+    #[error("the steps of template \"{name}\" removed the superuser attribute from role \"{SUPERUSER}\"")]
     NoSuperuser {
         /// Name of the template.
         name: String,
@@ -302,16 +302,19 @@ impl SetupError {
         match self {
             Self::Failed { last_lines, log, .. } => {
                 if last_lines.is_empty() {
-                    return Some("It said nothing.".to_owned());
+                    return Some("The step printed nothing.".to_owned());
                 }
-                let lines = format!("Its last lines:\n    {}", last_lines.join("\n    "));
-                let log = log.as_ref().map(|log| format!("\n  All of it is in \"{}\".", log.display()));
+                let lines = format!("Last lines of the output:\n    {}", last_lines.join("\n    "));
+                let log =
+                    log.as_ref().map(|log| format!("\n  The whole output is in \"{}\".", log.display()));
                 Some(lines + &log.unwrap_or_default())
             }
             Self::Sql { source, .. } | Self::Database { source, .. } => source.detail(),
             Self::Closed { source, .. } => source.detail(),
             Self::ServerGone { why, .. } => Some(format!("The cause: {why}")),
-            Self::Unsettled { changes, .. } => Some(format!("Last time: {}.", changes.join(", "))),
+            Self::Unsettled { changes, .. } => {
+                Some(format!("Changed during the last build: {}.", changes.join(", ")))
+            }
             Self::OnParent { added, source, .. } => {
                 let added = format!("New in this build: {}.", added.join(", "));
                 Some(source.detail().map_or_else(|| added.clone(), |detail| format!("{detail}\n  {added}")))
@@ -338,12 +341,12 @@ impl SetupError {
                 let hint = self.cause_hint().map(|hint| format!("{hint} ")).unwrap_or_default();
                 Some(format!("{hint}{kept}"))
             }
-            Self::DumpAsSql { file } => Some(format!("Name it in dump = \"{file}\" (--dump).")),
+            Self::DumpAsSql { file } => Some(format!("Set dump = \"{file}\" (--dump).")),
             Self::Compressed { file, unpack } => Some(format!(
                 "Unpack it, or let a setup do so: setup = \"{unpack} {file} | psql -Xq -v ON_ERROR_STOP=1\", inputs = [\"{file}\"]."
             )),
             Self::OpenTransaction { .. } => {
-                Some("End it with COMMIT in the same file: each file has a session of its own.".to_owned())
+                Some("End the transaction with COMMIT in the same file: each file runs in its own session.".to_owned())
             }
             Self::NeedsPsql { .. } | Self::NoProgram { .. } => {
                 Some("Install PostgreSQL's client programs (Debian: apt install postgresql-client).".to_owned())
@@ -360,10 +363,10 @@ impl SetupError {
                     .to_owned(),
             ),
             Self::NoSuperuser { .. } => Some(format!(
-                "pgfresh works in the server as \"{SUPERUSER}\": give fewer rights to another role, and connect as that one."
+                "pgfresh itself uses the role \"{SUPERUSER}\": create a role with fewer privileges, and connect as that role."
             )),
             Self::Spoiled { .. } => Some(
-                "Each template has to leave its database, and those of others in its server, as they can be copied."
+                "The steps must leave the databases of all templates in the server in a state that can be copied."
                     .to_owned(),
             ),
             Self::Sql { extension, .. } => extension.clone(),
@@ -406,11 +409,9 @@ fn program_hint(step: &str, status: ExitStatus) -> Option<&'static str> {
     // Source: POSIX, 2.8.2.
     match status.code() {
         _ if step != SETUP => None,
-        Some(127) => {
-            Some("Install the program that the setup runs, or write it with its path: sh does not find it.")
-        }
+        Some(127) => Some("sh cannot find the setup's program: install it, or write it with its path."),
         Some(126) => Some(
-            "Make what the setup runs executable (chmod +x), or name the program that runs it: sh cannot run it.",
+            "sh cannot run the setup's program: make it executable (chmod +x), or run it with its interpreter.",
         ),
         _ => None,
     }

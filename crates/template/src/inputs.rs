@@ -85,7 +85,7 @@ impl InputError {
                  Correct the pattern or leave it out."
                     .to_owned(),
             ),
-            Self::DanglingLink { .. } => Some("Mend the link or remove it.".to_owned()),
+            Self::DanglingLink { .. } => Some("Repair the link or remove it.".to_owned()),
             Self::NoDump { .. } => Some("Name a file or a directory that pg_dump wrote.".to_owned()),
             Self::File(error) => error.hint(),
         }

@@ -136,11 +136,13 @@ pub enum TemplateNameError {
     #[error("\"{0}\" cannot be the name of a template")]
     Reserved(String),
     /// The name begins with [`PREFIX`].
-    #[error("\"{0}\" cannot be the name of a template: pgfresh's own databases are called so")]
+    #[error(
+        "\"{0}\" cannot be the name of a template: names that begin with pgfresh_ are reserved for pgfresh"
+    )]
     Prefix(String),
     /// The name is empty or too long, begins with `-`, or has a character that isn't allowed.
     #[error(
-        "\"{0}\" cannot be the name of a template: it has letters, digits, \"_\" and \"-\" only, at most {MAX_NAME_LENGTH}"
+        "\"{0}\" cannot be the name of a template: expected at most  letters, digits, \"_\" and \"-\"{MAX_NAME_LENGTH}"
     )]
     Characters(String),
 }

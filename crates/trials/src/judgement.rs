@@ -191,7 +191,7 @@ impl FindingKind {
             }
             Self::Doubles(differences) => format!("doubles rows, and the test fails: {}", list(differences)),
             Self::FailedTransaction(count) => {
-                format!("goes on in the failed transaction: {count} more statements fail with 25P02")
+                format!("continues in the failed transaction: {count} more statements fail with 25P02")
             }
             Self::NoConnection => {
                 "does not connect again: it retries after 40001 here, and fails without a new connection after this \

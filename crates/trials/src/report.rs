@@ -231,11 +231,7 @@ impl TrialsReport {
         report.add_environment("PostgreSQL", &self.postgres);
         let number = |number: usize| Quantity::new(as_f64(number as u64), Unit::Count);
         report.add_tiles([
-            Tile::new(
-                "Findings",
-                number(self.findings.len()),
-                "faults that the application does not cope with",
-            ),
+            Tile::new("Findings", number(self.findings.len()), "faults that the application does not handle"),
             Tile::new("Faults", number(self.runs), "each in a run of its own"),
             Tile::new("Recovered", number(self.recovered), "same rows as without faults"),
             Tile::new("Not run", number(self.not_run.len()), "faults without a run"),

@@ -233,7 +233,7 @@ class PostgresContainer:
         path, target = Path(host), PurePosixPath(container)
         if target == _INIT_FOLDER:
             if not path.is_dir():
-                return self._refuse(f"volume {container}", f"{path} is no directory")
+                return self._refuse(f"volume {container}", f"{path} is not a directory")
             for file in path.iterdir():
                 self._add_script(file, file.name)
         elif target.parent == _INIT_FOLDER:

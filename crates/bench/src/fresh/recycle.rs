@@ -203,7 +203,7 @@ pub(super) fn report(timed: &[Timed], samples: &Samples) -> Report {
         ],
     );
     report.add_notes([
-        "A test's work: three rows in each of three of the 30 tables, and a number of a sequence, in four statements.",
+        "A test's work, in four statements: three rows in each of 3 of the 30 tables, and a value of a sequence.",
         "Cycles include the connection: through the gateway over TCP with a password, by hand over the server's own \
          unix socket. With TRUNCATE it is the same database each time.",
     ]);

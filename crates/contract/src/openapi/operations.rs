@@ -69,7 +69,7 @@ fn leases(generator: &mut SchemaGenerator) -> Vec<Operation> {
             .errors(&[404]),
         Operation::new("DELETE", DATABASE, "release", "Ends a lease")
             .query("failed", "Whether the test failed. pgfresh may then keep the database.", &flag)
-            .query("test", "Name of the test, of which the first 1000 characters count.", &text)
+            .query("test", "Name of the test. Only the first 1000 characters count.", &text)
             .budget()
             .json::<EndOfTest>(
                 generator,
@@ -94,7 +94,7 @@ fn leases(generator: &mut SchemaGenerator) -> Vec<Operation> {
             "Compares a database with a fresh copy of its template",
         )
         .query("table", "The only table to compare, with its schema.", &text)
-        .query("rows", "Maximum number of rows of each table.", &count)
+        .query("rows", "Maximum number of rows for each table.", &count)
         .query("tables", "Maximum number of tables.", &count)
         .query("template", "Template to compare with.", &json!({ "type": "string", "pattern": TEMPLATE }))
         .json::<DiffResponse>(generator, 200, "The differences")
@@ -108,10 +108,15 @@ fn leases(generator: &mut SchemaGenerator) -> Vec<Operation> {
             )
             .nothing("The reset is done")
             .errors(&[404, 409]),
-        Operation::new("POST", "/v1/databases/{name}/snapshot", "snapshot", "Makes a template of a database")
-            .body::<SnapshotRequest>(generator, true)
-            .json::<SnapshotResponse>(generator, 201, "The template")
-            .errors(&[404, 409]),
+        Operation::new(
+            "POST",
+            "/v1/databases/{name}/snapshot",
+            "snapshot",
+            "Makes a template from a database",
+        )
+        .body::<SnapshotRequest>(generator, true)
+        .json::<SnapshotResponse>(generator, 201, "The template")
+        .errors(&[404, 409]),
     ]
 }
 
@@ -119,7 +124,7 @@ fn faults(generator: &mut SchemaGenerator) -> Vec<Operation> {
     vec![
         Operation::new("POST", FAULTS, "fault", "Requests a fault, which ends with the lease or its reset")
             .body::<FaultRequest>(generator, true)
-            .json::<FaultDescription>(generator, 201, "The fault. All open sessions obey it")
+            .json::<FaultDescription>(generator, 201, "The fault, which now applies to all open sessions")
             .errors(&[404, 409]),
         Operation::new("GET", FAULTS, "faults", "Lists the faults, and how often each has fired")
             .json::<FaultList>(generator, 200, "The faults")
@@ -161,14 +166,14 @@ fn states(generator: &mut SchemaGenerator) -> Vec<Operation> {
         .json::<HoldResponse>(
             generator,
             200,
-            "A line with the holder, and then nothing until the client closes",
+            "A line with the holder, and then nothing until the client closes the connection",
         ),
         Operation::new("GET", "/v1/status", "status", "Describes the server").json::<StatusResponse>(
             generator,
             200,
-            "The state of this moment",
+            "The current state",
         ),
-        Operation::new("GET", "/v1/events", "events", "Describes the server each second")
+        Operation::new("GET", "/v1/events", "events", "Describes the server every second")
             .text("text/event-stream", "Server-sent events, each with the JSON of `/v1/status`"),
         Operation::new("GET", "/v1/openapi.json", "openapi", "Returns this document")
             .json::<Map<String, Value>>(generator, 200, "The document"),

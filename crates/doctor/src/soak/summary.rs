@@ -65,7 +65,7 @@ impl Soak {
         let percent = |share: f64| format!("{:.0} % of the time", share * 100.0);
         let alarms = self.readings().filter(|readings| readings.alarm == Some(true)).count();
         let alarms = as_f64(alarms) / as_f64(self.readings().count());
-        layer.add_fact("alarm for temperature", Some(alarms).filter(|share| *share > 0.0).map(percent));
+        layer.add_fact("temperature alarm", Some(alarms).filter(|share| *share > 0.0).map(percent));
         layer.add_fact(
             "some task waited for I/O",
             self.waiting_share(|readings| readings.io_pressure).map(percent),
@@ -124,13 +124,14 @@ impl Soak {
                 let degrees = self.temperature(fall.at).map(|degrees| format!(", at {degrees:.0} °C"));
                 let complaint = self.heat_report(fall.at).map(|complaint| format!("; {complaint}"));
                 let [degrees, complaint] = [degrees, complaint].map(Option::unwrap_or_default);
-                let evidence = format!("It fell after {}{degrees}{complaint}.", self.step_start(fall.at));
+                let evidence =
+                    format!("The sync rate fell after {}{degrees}{complaint}.", self.step_start(fall.at));
                 let remedy = "Cool it (a heatsink, moving air), or flush nothing: then it stays cool.";
                 Some(make("The disk throttles when it is hot", fall, evidence, remedy))
             }
             SoakResult::Fills(fall) | SoakResult::Slows(fall) => {
-                let evidence = format!("It fell after {}.", self.step_start(fall.at));
-                let remedy = "Short benchmarks flatter this disk: believe the later rate, or flush nothing.";
+                let evidence = format!("The sync rate fell after {}.", self.step_start(fall.at));
+                let remedy = "Short benchmarks flatter this disk: rely on the later rate, or flush nothing.";
                 Some(make("The disk is fast only for a short time", fall, evidence, remedy))
             }
             SoakResult::Capped => Some(Finding {

@@ -271,9 +271,9 @@ impl Requested {
         };
         let words = fault.description();
         match candidates {
-            0 => format!("{words} (no such {what})"),
-            1 if fault.nth > 1 => format!("{words} (only 1 such {what})"),
-            few if *few < fault.nth => format!("{words} (only {few} such {what}s)"),
+            0 => format!("{words} (no matching {what})"),
+            1 if fault.nth > 1 => format!("{words} (only 1 matching {what})"),
+            few if *few < fault.nth => format!("{words} (only {few} matching {what}s)"),
             _ => words,
         }
     }
@@ -323,8 +323,8 @@ mod tests {
             faults.strike(FaultMoment::BeforeStatement, &Statement::named(text));
         }
         let expected = [
-            "40001 at commit (no such commit)",
-            "40001 before statement \"UPDATE\", number 3 (only 2 such statements)",
+            "40001 at commit (no matching commit)",
+            "40001 before statement \"UPDATE\", number 3 (only 2 matching statements)",
         ];
         assert_eq!(faults.unfired(), expected);
         faults.strike(FaultMoment::BeforeStatement, &Statement::named("UPDATE c"));

@@ -136,7 +136,7 @@ pub(super) fn values(row: &[u8]) -> Vec<Option<String>> {
 pub(super) fn transaction_lost() -> ErrorResponse {
     ErrorResponse::fatal(
         "25000",
-        "terminating connection because the transaction of the lease is not what it was",
+        "terminating connection because the server has ended the lease's transaction",
     )
     .hint(USE_CLONE_HINT)
 }

@@ -176,7 +176,7 @@ impl Reason {
     /// Returns the reason as text, for the report about a lease that changed the table.
     pub(crate) fn why(self) -> &'static str {
         match self {
-            Self::MaterialisedView => "a materialised view was refreshed",
+            Self::MaterialisedView => "a materialized view was refreshed",
             Self::AlwaysFires => "a table with triggers or rules that always fire was touched",
             Self::Uncopied => "a table whose rows cannot be copied was touched",
             Self::Large => "a large table with rows in the template was touched",

@@ -433,11 +433,11 @@ fn clean(
         }
         let grown = sizes.get(oid).is_some_and(|size| *size > BLOAT);
         if grown && table.referenced {
-            return Err(NotRecyclable::because("a table grew beyond 1 MB that others refer to"));
+            return Err(NotRecyclable::because("a table that other tables reference grew beyond 1 MB"));
         }
         if table.undeletable && table.referenced {
             return Err(NotRecyclable::because(
-                "a published table whose rows cannot be deleted was touched that others refer to",
+                "a published table was touched whose rows cannot be deleted and that other tables reference",
             ));
         }
         let must_truncate = grown || table.undeletable;

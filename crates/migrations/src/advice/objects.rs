@@ -22,8 +22,8 @@ const REFRESH: &str = "a unique index on the view once, then REFRESH MATERIALIZE
 const NEW_VIEW: &str =
     "create the view and its indexes under another name, then swap the names in a short transaction";
 const ADD_VALUE: &str = "ALTER TYPE … ADD VALUE in a migration of its own, before this one";
-const RENAME_VALUE: &str = "add the new value, let the code know both, change the rows in batches";
-const EXTENSION: &str = "an administrator creates it before, and the migration says IF NOT EXISTS";
+const RENAME_VALUE: &str = "add the new value, deploy code that handles both, change the rows in batches";
+const EXTENSION: &str = "an administrator creates it beforehand, and the migration uses IF NOT EXISTS";
 const DROP_EXTENSION: &str = "drop the columns and indexes that use it first, one table in a transaction";
 const DISABLE: &str = "SET session_replication_role = replica, for this session only, or a WHEN condition";
 const REPLACE_TRIGGER: &str = "CREATE OR REPLACE FUNCTION, or from 14 on CREATE OR REPLACE TRIGGER";
@@ -60,7 +60,7 @@ pub(super) fn advise_object(facts: &Facts<'_>) -> Vec<StatementAdvice> {
         }
         SchemaChange::CreateExtension { name, if_not_exists: false } => {
             let danger = format!(
-                "fails if {name} exists, if the server lacks its files, or if the role may not create it"
+                "fails if {name} exists, if the server lacks its files, or if the role is not allowed to create it"
             );
             Some(advice(AdviceTopic::Extension, danger, EXTENSION))
         }

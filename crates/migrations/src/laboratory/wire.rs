@@ -44,7 +44,7 @@ impl Wire {
         wait: Duration,
         take: impl FnOnce(Frame<'_>) -> T,
     ) -> Result<Option<T>, SessionError> {
-        let malformed = |_| io_error("understand the server's answer")(io::ErrorKind::InvalidData.into());
+        let malformed = |_| io_error("parse the server's response")(io::ErrorKind::InvalidData.into());
         if Frame::first(&self.buffer).map_err(malformed)?.is_none() && !self.read(wait)? {
             return Ok(None);
         }
@@ -59,7 +59,7 @@ impl Wire {
         let mut chunk = [0; 16 << 10];
         self.stream.set_read_timeout(Some(wait)).map_err(io_error("bound the wait for the server"))?;
         match self.stream.read(&mut chunk) {
-            Ok(0) => Err(io_error("read the server's answer")(io::ErrorKind::UnexpectedEof.into())),
+            Ok(0) => Err(io_error("read the server's response")(io::ErrorKind::UnexpectedEof.into())),
             Ok(count) => {
                 self.buffer.extend_from_slice(&chunk[..count]);
                 Ok(true)
@@ -67,7 +67,7 @@ impl Wire {
             Err(error) => match error.kind() {
                 io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Ok(false),
                 io::ErrorKind::Interrupted => Ok(true),
-                _ => Err(io_error("read the server's answer")(error)),
+                _ => Err(io_error("read the server's response")(error)),
             },
         }
     }

@@ -75,12 +75,12 @@ pub fn predict_held(
 pub fn prediction_assumptions(production: &Production) -> Vec<String> {
     let mut sentences = production.assumptions().to_vec();
     sentences.extend([
-        "Times are those of this machine's processor, from a measurement just now.".to_owned(),
+        "Times are for this machine's processor, which pgfresh has just measured.".to_owned(),
         format!(
-            "At the low end all data are in memory. At the high end a disk reads and writes all of them, {:.0} MB a second.",
+            "At the low end, all data is in memory. At the high end, all of it is read from and written to a disk, at {:.0} MB a second.",
             cost::DISK / 1e6
         ),
-        "A statement's wait for its own locks comes on top.".to_owned(),
+        "Times do not include a statement's wait for its own locks.".to_owned(),
     ]);
     sentences
 }

@@ -163,7 +163,7 @@ impl super::SuiteOutcome {
                 format!("old code: {command} fails before the migration and after it, with the same errors")
             }
             (_, Some(_)) => format!(
-                "old code: {command} fails before the migration, too; {} and {} on the migrated database alone",
+                "old code: {command} fails before the migration, too; {} and {} only on the migrated database",
                 counted(failed_tests.len(), "test", "tests"),
                 counted(failures.len(), "statement", "statements")
             ),

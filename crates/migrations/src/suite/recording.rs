@@ -46,7 +46,7 @@ pub enum RecordingError {
     #[error(transparent)]
     Cache(#[from] storage::FileError),
     /// The text isn't JSON, or a field is missing or has the wrong type.
-    #[error("it has no statements of a suite: {0}")]
+    #[error("it is not a recording of a suite's statements: {0}")]
     Malformed(#[from] serde_json::Error),
     /// A different version of pgfresh wrote the file, in this format version.
     #[error("its format is {0}, and this pgfresh reads format {FORMAT}")]
@@ -409,8 +409,14 @@ mod tests {
     fn wrong_files_are_refused_with_a_reason() {
         let of = |statement: &str| format!(r#"{{"format":1,"tests":["a"],"statements":[{statement}]}}"#);
         for (text, message) in [
-            ("nonsense".to_owned(), "it has no statements of a suite: expected ident at line 1 column 2"),
-            ("{}".to_owned(), "it has no statements of a suite: missing field `format` at line 1 column 2"),
+            (
+                "nonsense".to_owned(),
+                "it is not a recording of a suite's statements: expected ident at line 1 column 2",
+            ),
+            (
+                "{}".to_owned(),
+                "it is not a recording of a suite's statements: missing field `format` at line 1 column 2",
+            ),
             (r#"{"format":2}"#.to_owned(), "its format is 2, and this pgfresh reads format 1"),
             (
                 of(r#"{"text":"a","tests":[1]}"#),

@@ -62,8 +62,8 @@ fn after_former(slot: &BackgroundSlot) -> Result<Lock, Failure> {
         let process = slot.describe().map_or_else(String::new, |about| format!(" (process {})", about.pid));
         let waited = FORMER_TIMEOUT.as_secs();
         let failure =
-            Failure::new(format!("the background server before{process} has not ended in {waited} s"));
-        return Err(failure.hint("\"pgfresh stop --all\" ends it.".to_owned()));
+            Failure::new(format!("the previous background server{process} did not stop within {waited} s"));
+        return Err(failure.hint("\"pgfresh stop --all\" stops that server.".to_owned()));
     };
     Ok(owner.attempt("lock", &slot.owner())?)
 }

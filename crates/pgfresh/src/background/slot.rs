@@ -258,7 +258,8 @@ impl BackgroundSlot {
         self.remove();
         Err(failure.unwrap_or_else(|| {
             let how = status.map_or_else(|error| error.to_string(), |status| status.to_string());
-            Failure::new("the background server did not start").detail(format!("Its process ended: {how}."))
+            Failure::new("the background server did not start")
+                .detail(format!("The server's process ended: {how}."))
         }))
     }
 }

@@ -19,7 +19,7 @@ use crate::variable::Variable;
 #[derive(Debug, Subcommand)]
 #[expect(clippy::large_enum_variant, reason = "a process has one value")]
 pub(crate) enum Bench {
-    /// Time each phase of a server's start and stop, beside initdb and pg_ctl
+    /// Time each phase of a server's start and stop, compared with initdb and pg_ctl
     #[command(after_help = "Example: pgfresh bench start --rounds 40")]
     Start {
         /// Number of rounds
@@ -30,7 +30,7 @@ pub(crate) enum Bench {
         #[command(flatten)]
         options: BenchStartOptions,
     },
-    /// Time fresh databases, one by one and many at once, beside CREATE DATABASE
+    /// Time fresh databases, one by one and many at once, compared with CREATE DATABASE
     #[command(
         after_help = "Examples:\n  pgfresh bench fresh\n  pgfresh bench fresh --first --rounds 5\n  pgfresh bench fresh --recycle\n  pgfresh bench fresh --tables --rounds 6"
     )]
@@ -38,10 +38,10 @@ pub(crate) enum Bench {
         /// Number of rounds
         #[arg(long, default_value_t = 20, value_parser = number(3..=10_000))]
         rounds: u32,
-        /// Time resets of used databases instead, beside copies and TRUNCATE
+        /// Time resets of used databases instead, compared with copies and TRUNCATE
         #[arg(long)]
         recycle: bool,
-        /// Time the first 100 databases of a server instead, with each way to ask for them
+        /// Time the first 100 databases of a server instead, for each way to request them
         #[arg(long, conflicts_with = "recycle")]
         first: bool,
         /// Time resets after writes to 1, 10 and 100 tables instead, for templates with this many tables [default: 30,
@@ -56,10 +56,10 @@ pub(crate) enum Bench {
         #[command(flatten)]
         options: BenchOptions,
     },
-    /// Time databases whose tests open pools of sessions, beside CREATE DATABASE
+    /// Time databases whose tests open pools of sessions, compared with CREATE DATABASE
     #[command(after_help = "Example: pgfresh bench pools")]
     Pools {
-        /// Number of rounds; each contender runs for a second a round
+        /// Number of rounds; each contender runs for a second in each round
         #[arg(long, default_value_t = 3, value_parser = number(3..=10_000))]
         rounds: u32,
         #[command(flatten)]
@@ -67,10 +67,10 @@ pub(crate) enum Bench {
         #[command(flatten)]
         options: BenchOptions,
     },
-    /// Time leases in rollback isolation, beside clones and BEGIN … ROLLBACK by hand
+    /// Time leases in rollback isolation, compared with clones and BEGIN … ROLLBACK by hand
     #[command(after_help = "Example: pgfresh bench rollback")]
     Rollback {
-        /// Number of rounds; each contender runs for a second a round
+        /// Number of rounds; each contender runs for a second in each round
         #[arg(long, default_value_t = 10, value_parser = number(3..=10_000))]
         rounds: u32,
         #[command(flatten)]
@@ -111,7 +111,7 @@ pub(crate) enum Bench {
         #[command(flatten)]
         options: BenchOptions,
     },
-    /// Time events that are appended one by one, each in a transaction
+    /// Time appending events one by one, each in its own transaction
     #[command(after_help = "Examples:\n  pgfresh bench events\n  \
         pgfresh bench events /mnt/slow-disk --target durable --batches 500 --html events.html\n  \
         pgfresh bench events --target fast --target postgresql://postgres@localhost/app")]
@@ -127,10 +127,10 @@ pub(crate) enum Bench {
         /// Number of events in a batch
         #[arg(long, value_name = "N", default_value_t = 1000, value_parser = number(1..=1_000_000))]
         batch: u32,
-        /// Another directory for /sys
+        /// Directory to read instead of /sys
         #[arg(long, value_name = "PATH", help_heading = "For tests")]
         sysfs: Option<PathBuf>,
-        /// Another directory for /proc
+        /// Directory to read instead of /proc
         #[arg(long, value_name = "PATH", help_heading = "For tests")]
         procfs: Option<PathBuf>,
         #[command(flatten)]
@@ -138,12 +138,12 @@ pub(crate) enum Bench {
         #[command(flatten)]
         options: BenchEventsOptions,
     },
-    /// Time your test suite on a durable server on disk, on one with fsync off, and in RAM
+    /// Time your test suite on a durable server on disk, with fsync off, and in RAM
     #[command(after_help = "Examples:\n  pgfresh bench suite -- pytest -q\n  \
         pgfresh bench suite --rounds 6 --html suite.html -- npm test\n\n\
         The command sees the same variables as with \"run\". The exit code is the highest of all runs.")]
     Suite(Suite),
-    /// Time pgbench and COPY through the gateway, beside direct connections and PgBouncer
+    /// Time pgbench and COPY through the gateway, compared with direct connections and PgBouncer
     #[command(after_help = "Example: pgfresh bench gateway --rounds 10")]
     Gateway {
         /// Number of rounds
@@ -154,7 +154,7 @@ pub(crate) enum Bench {
         #[command(flatten)]
         options: BenchOptions,
     },
-    /// Time many machines that need the same template at once: with a shared remote, and without
+    /// Time many machines that need the same template at once, with and without a shared remote
     #[command(
         after_help = "Examples:\n  pgfresh bench fleet\n  pgfresh bench fleet --shards 4 --seconds 10 --remote s3://bucket/bench"
     )]
@@ -162,10 +162,10 @@ pub(crate) enum Bench {
         /// Number of machines, each a process with an empty cache
         #[arg(long, value_name = "N", default_value_t = 20, value_parser = number(2..=200))]
         shards: u32,
-        /// Seconds that the set-up of their template takes
+        /// Duration of their template's setup, in seconds
         #[arg(long, value_name = "N", default_value_t = 45, value_parser = number(0..=3600))]
         seconds: u32,
-        /// Remote, in which the template stays [default: a directory]
+        /// Remote, where the template remains afterwards [default: a directory]
         #[arg(long, value_name = "URL")]
         remote: Option<String>,
         #[command(flatten)]
@@ -173,7 +173,7 @@ pub(crate) enum Bench {
         #[command(flatten)]
         options: BenchFleetOptions,
     },
-    /// Time syncs as doctor does, beside pg_test_fsync
+    /// Time syncs as doctor does, compared with pg_test_fsync
     #[command(after_help = "Example: pgfresh bench fsync /var/lib/postgresql --rounds 6")]
     Fsync {
         /// Directory on the disk to measure [default: where a server's data would be on disk]

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  pgfresh psql\n  pgfresh psql scratch -- -c 'SELECT version()'")]
 pub(crate) struct Psql {
-    /// Database; created from the template if it does not exist [default: a new one, dropped afterwards]
+    /// Database; created from the template if it does not exist [default: a new database, dropped afterwards]
     #[arg(value_parser = name)]
     pub(crate) name: Option<String>,
     /// Arguments for psql
@@ -35,7 +35,7 @@ pub(crate) struct Url {
     /// Name of the database [default: a new name]
     #[arg(value_parser = name)]
     pub(crate) name: Option<String>,
-    /// Template to copy [default: the one that the server starts from]
+    /// Template to copy [default: the server's own template]
     #[arg(long, value_name = "NAME")]
     pub(crate) of: Option<String>,
     #[command(flatten)]
@@ -48,10 +48,10 @@ pub(crate) struct Reset {
     /// Database
     #[arg(value_parser = name)]
     pub(crate) name: String,
-    /// Close its connections first; without this, open connections are an error
+    /// Close the database's connections first; otherwise, open connections are an error
     #[arg(long)]
     pub(crate) close: bool,
-    /// Name of the test that is over, for profiles
+    /// Name of the test that has ended, for profiles
     #[arg(long, value_name = "NAME")]
     pub(crate) test: Option<String>,
     #[command(flatten)]
@@ -67,7 +67,7 @@ pub(crate) struct Release {
     /// Report that the test failed: a server with --keep-failed keeps the database
     #[arg(long)]
     pub(crate) failed: bool,
-    /// Name of the test that is over, for profiles and kept databases
+    /// Name of the test that has ended, for profiles and kept databases
     #[arg(long, value_name = "NAME")]
     pub(crate) test: Option<String>,
     #[command(flatten)]
@@ -81,12 +81,12 @@ pub(crate) struct Snapshot {
     /// Database; it must have no open connections
     #[arg(value_parser = name)]
     pub(crate) name: String,
-    /// New template; a word "as" before it has no meaning
+    /// Name of the new template; the word "as" may precede it
     template: String,
-    /// The template, if "as" precedes it
+    /// Name of the new template, if "as" precedes it
     #[arg(hide = true)]
     after_as: Option<String>,
-    /// Also write it to a file, for "dump" in pgfresh.toml
+    /// Also write the template to a file, for "dump" in pgfresh.toml
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
     #[command(flatten)]
@@ -113,19 +113,19 @@ impl Snapshot {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  pgfresh diff tests_test_orders_py_test_total_failed_7\n  \
     pgfresh diff scratch --table orders --rows 100\n\n\
-    It reads the database beside a fresh copy of the template, changes nothing, and does not see what a transaction has \
-    not committed. \"+\" is inserted or created, \"~\" updated, \"-\" deleted. The exit code is 0, with differences or without.")]
+    It compares the database with a fresh copy of the template, changes nothing, and does not see \
+    uncommitted changes. \"+\" is inserted or created, \"~\" updated, \"-\" deleted. The exit code is 0, whether or not there are differences.")]
 pub(crate) struct Diff {
     /// Leased database, kept database of a failed test, or name of that test
     #[arg(value_parser = name)]
     pub(crate) name: String,
-    /// Compare this table only, with or without its schema
+    /// Compare only this table (TABLE or SCHEMA.TABLE)
     #[arg(long, value_name = "TABLE")]
     pub(crate) table: Option<String>,
-    /// Maximum number of rows to show of each table
+    /// Maximum number of rows to show for each table
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = number(0..=1000))]
     pub(crate) rows: u32,
-    /// Template to compare with [default: the one that the database is a copy of]
+    /// Template to compare with [default: the template that the database was copied from]
     #[arg(long, value_name = "NAME")]
     pub(crate) of: Option<String>,
     /// Print one JSON object

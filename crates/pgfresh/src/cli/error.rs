@@ -42,7 +42,7 @@ pub(super) fn failure(error: &clap::Error, arguments: &[OsString]) -> Failure {
         hints.push(format!("\"{path} --help\" lists what it accepts."));
     }
     if is_without_command(error) {
-        let hint = format!("Name it, as in \"{path} -- pytest\".");
+        let hint = format!("Write it after \"--\", as in \"{path} -- pytest\".");
         return Failure::new("the command to run is missing").hint(hint).exit_with(USAGE);
     }
     let message = message.join(" ");
@@ -202,11 +202,15 @@ mod tests {
             "invalid value '10' for '--cache-size <SIZE>': expected a size with a unit, such as 10GB",
             "\"pgfresh run --help\" lists what it accepts.",
         );
-        check("run", "the command to run is missing", "Name it, as in \"pgfresh run -- pytest\".");
+        check(
+            "run",
+            "the command to run is missing",
+            "Write it after \"--\", as in \"pgfresh run -- pytest\".",
+        );
         check(
             "bench suite",
             "the command to run is missing",
-            "Name it, as in \"pgfresh bench suite -- pytest\".",
+            "Write it after \"--\", as in \"pgfresh bench suite -- pytest\".",
         );
     }
 

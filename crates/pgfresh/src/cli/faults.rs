@@ -19,10 +19,11 @@ use crate::variable::Variable;
 #[command(after_long_help = "Examples:\n  pgfresh faults -- pytest -k checkout\n  \
     pgfresh faults --budget 10m --report faults.xml -- pytest -q {test}\n\n\
     pgfresh runs COMMAND twice to record its statements. It then runs COMMAND once for each pair of a statement and a fault, each \
-    on a server of its own: connection lost before and after COMMIT, serialization failure, deadlock, canceled query. It reports runs \
+    on its own server: connection lost before and after COMMIT, serialization failure, deadlock, canceled query. It reports runs \
     that hang, and runs that pass with lost or doubled rows. COMMIT comes first, then writes, then reads.\n\
-    With {test} in COMMAND, each run has only the test with the fault. pgfresh puts the words there that choose this test: for pytest, go \
-    test, node --test, Vitest, Jest, Maven and cargo test. For other runners, it is the name that a client of pgfresh reports.\n\
+    If COMMAND contains {test}, each run has only the test with the fault. pgfresh replaces {test} with the arguments that select \
+    this test: for pytest, go test, node --test, Vitest, Jest, Maven and cargo test. For other test runners, {test} becomes the \
+    name that a pgfresh client reports.\n\
     Exit code: 0; 1 if there are findings; the command's own code if it fails without faults; 125 if pgfresh fails or tried no \
     fault; 130 after a signal without findings.")]
 pub(crate) struct FaultTrials {
@@ -32,10 +33,10 @@ pub(crate) struct FaultTrials {
     /// Number of runs at the same time [default: number of processors]
     #[arg(short, long, value_name = "N", value_parser = number(1..=256), allow_negative_numbers = true)]
     pub(crate) jobs: Option<u32>,
-    /// Run only faults with this name, or whose names begin so: TEST, TEST:STATEMENT, TEST:STATEMENT:FAULT; repeatable
+    /// Run only faults with this name, or whose names begin with it: TEST, TEST:STATEMENT, TEST:STATEMENT:FAULT; repeatable
     #[arg(long, value_name = "NAME", value_parser = name)]
     pub(crate) only: Vec<String>,
-    /// Do not compare this table, or this column of it; repeatable
+    /// Leave this table or column out of the comparison; repeatable
     #[arg(long, value_name = "TABLE[.COLUMN]", value_parser = name)]
     pub(crate) ignore: Vec<String>,
     /// Set another variable for the command; repeatable

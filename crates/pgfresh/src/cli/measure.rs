@@ -17,7 +17,7 @@ use crate::report_file::ReportFile;
     after_help = "Examples:\n  pgfresh doctor\n  pgfresh doctor /var/lib/postgresql --quick\n  pgfresh doctor --suite 'pytest -q' --try\n  \
     pgfresh doctor --soak 2m\n  \
     pgfresh doctor --url postgresql://postgres@localhost/app\n\n\
-    It measures the device, the file system, syncs and commits. Ctrl-C ends it, and it shows the results so far."
+    It measures the device, the file system, syncs and commits. Ctrl-C ends the measurement and shows the results so far."
 )]
 pub(crate) struct Doctor {
     /// Directory on the disk to measure [default: where a server's data would be on disk]
@@ -37,7 +37,7 @@ pub(crate) struct Doctor {
     /// Measure the gain of each remedy, with six runs each
     #[arg(long)]
     pub(crate) r#try: bool,
-    /// Take 3 s instead of 10
+    /// Measure for 3 s instead of 10 s
     #[arg(long)]
     pub(crate) quick: bool,
     /// Write the diagnosis to a .html, .json, .md, .csv or .txt file; repeatable
@@ -46,10 +46,10 @@ pub(crate) struct Doctor {
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
-    /// Another directory for /sys
+    /// Directory to read instead of /sys
     #[arg(long, value_name = "PATH", help_heading = "For tests", hide_short_help = true)]
     pub(crate) sysfs: Option<PathBuf>,
-    /// Another directory for /proc
+    /// Directory to read instead of /proc
     #[arg(long, value_name = "PATH", help_heading = "For tests", hide_short_help = true)]
     pub(crate) procfs: Option<PathBuf>,
     #[command(flatten)]
@@ -60,8 +60,8 @@ pub(crate) struct Doctor {
 #[command(
     after_help = "Examples:\n  pgfresh profile --url postgresql://postgres:secret@localhost/app --for 1m\n  \
     pgfresh profile --url \"$DATABASE_URL\" -- pytest -q\n\n\
-    It changes nothing in that server. For a server of pgfresh: pgfresh run --profile -- COMMAND.\n\n\
-    With a command the exit code is that of \"run\"; without, it is 0, or 1 if pgfresh failed."
+    It changes nothing on that server. To profile pgfresh's own server: pgfresh run --profile -- COMMAND.\n\n\
+    With a command, the exit code is that of \"run\". Otherwise, it is 0, or 1 if pgfresh failed."
 )]
 pub(crate) struct Profile {
     /// URL of the server, as for psql; the user must be a superuser or a member of pg_read_all_stats
@@ -76,7 +76,7 @@ pub(crate) struct Profile {
     /// Print one JSON object
     #[arg(long, conflicts_with = "command")]
     pub(crate) json: bool,
-    /// Command to run meanwhile; pgfresh does not set its DATABASE_URL
+    /// Command to profile; pgfresh does not set its DATABASE_URL
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }

@@ -40,13 +40,13 @@ pub(crate) struct CheckMigrations {
     /// Revision before the migrations [default: where the branch left main]
     #[arg(long, value_name = "REF")]
     pub(crate) from: Option<String>,
-    /// Production's statistics, of template import [default: those of pgfresh.toml]
+    /// Production's statistics, from template import [default: plans.statistics in pgfresh.toml]
     #[arg(long, value_name = "FILE")]
     pub(crate) statistics: Option<PathBuf>,
     /// Rows of a table in production, such as orders=48M; repeatable
     #[arg(long, value_name = "TABLE=N")]
     pub(crate) rows: Vec<TableRows>,
-    /// The suite's statements, of "run --statements" [default: the last recorded]
+    /// The suite's statements, from "run --statements" [default: the last recording]
     #[arg(long, value_name = "FILE")]
     pub(crate) statements: Option<PathBuf>,
     /// Run COMMAND, the tests of the old revision, on the migrated database
@@ -61,7 +61,7 @@ pub(crate) struct CheckMigrations {
     /// Report file: .md, .sarif, .xml (JUnit), .html, .json, .csv, .txt; repeatable
     #[arg(long, value_name = "FILE", value_parser = ReportFile::of_migrations)]
     pub(crate) report: Vec<ReportFile>,
-    /// Migration command, or that of the tests with --suite
+    /// Migration command, or the test command with --suite
     #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
     #[command(flatten)]
@@ -76,7 +76,7 @@ pub(crate) struct Roundtrip {
     /// Shell command that migrates up
     #[arg(long, value_name = "COMMAND")]
     pub(crate) up: String,
-    /// Shell command that undoes it
+    /// Shell command that migrates down
     #[arg(long, value_name = "COMMAND")]
     pub(crate) down: String,
     /// Revision before the migrations [default: where the branch left main]
@@ -95,7 +95,7 @@ pub(crate) struct Roundtrip {
 #[derive(Debug, Args)]
 #[command(after_help = format!("Examples:\n  pgfresh migrate compare main\n  \
     pgfresh migrate compare v1.2.0 -- alembic upgrade head\n\n\
-    Rows are shown, too. They do not count as a difference, because many builds write the time.\n{EXIT_CODES}"))]
+    Different rows are also shown, but do not count as a difference, because many builds write the time.\n{EXIT_CODES}"))]
 pub(crate) struct CompareBuilds {
     /// Revision of the older template
     #[arg(value_name = "REF")]

@@ -136,7 +136,7 @@ pub(crate) struct TemplateOptions {
     /// Output of pg_dump, in any format, that prepares the template
     #[arg(long, value_name = "FILE", env = "PGFRESH_DUMP", hide_env = true, hide_short_help = true)]
     pub(crate) dump: Option<String>,
-    /// Changes of its files: any, or append-only (incremental) [default: any]
+    /// Allowed file changes: any, or append-only (incremental) [default: any]
     #[arg(long, value_name = "STEPS", env = "PGFRESH_STEPS", hide_env = true, hide_short_help = true)]
     pub(crate) steps: Option<Steps>,
     /// Template of pgfresh.toml that --setup, --sql or --dump builds on
@@ -192,7 +192,7 @@ pub(crate) struct RemoteOption {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Template cache")]
 pub(crate) struct PushOption {
-    /// Push of built templates: never, always or a CI branch [default: never]
+    /// When to push templates: never, always or a CI branch [default: never]
     #[arg(long, value_name = "WHEN", env = "PGFRESH_CACHE_PUSH", hide_env = true, hide_short_help = true)]
     pub(crate) cache_push: Option<String>,
 }

@@ -23,7 +23,7 @@ use crate::variable::Variable;
     pgfresh run --env 'DB_PORT={port}' --env 'DB_PASS={password}' -- mvn test\n\n\
     The command sees DATABASE_URL, PGHOST, PGPORT, PGUSER, PGPASSWORD and PGDATABASE. When it connects to another \
     database name, pgfresh creates that database as a copy of the template.\n\
-    Options can also be variables, such as PGFRESH_PLACE for --place, and keys of pgfresh.toml.\n\
+    Variables, such as PGFRESH_PLACE for --place, and keys of pgfresh.toml can also set options.\n\
     Exit code: the command's own; 128+N if signal N ended it; 125 if pgfresh failed; 126 if the command cannot \
     be run; 127 if it does not exist."
 )]
@@ -43,7 +43,7 @@ pub(crate) struct Run {
     /// Keep data and log if the command or the setup fails
     #[arg(long)]
     pub(crate) keep: bool,
-    /// Build the template in full, not on an earlier one
+    /// Build the template in full, not incrementally
     #[arg(long, conflicts_with = "compare")]
     pub(crate) full: bool,
     /// Report where the time went, and what would help
@@ -52,10 +52,10 @@ pub(crate) struct Run {
     /// Report which plans production would choose for the statements
     #[arg(long, group = "reported")]
     pub(crate) plans: bool,
-    /// Production's statistics, of template import [default: those of pgfresh.toml]
+    /// Production's statistics, from template import [default: plans.statistics in pgfresh.toml]
     #[arg(long, value_name = "FILE", requires = "plans", hide_short_help = true)]
     pub(crate) statistics: Option<PathBuf>,
-    /// Fail if a plan's shape differs from that in this file
+    /// Fail if a plan's shape differs from the baseline in this file
     #[arg(long, value_name = "FILE", requires = "plans", hide_short_help = true)]
     pub(crate) plans_baseline: Option<PathBuf>,
     /// Write the shapes of all plans to the baseline instead
@@ -64,7 +64,7 @@ pub(crate) struct Run {
     /// Write the suite's statements to this file, for migrate check
     #[arg(long, value_name = "FILE", conflicts_with = "compare", hide_short_help = true)]
     pub(crate) statements: Option<PathBuf>,
-    /// Compare the time with that on a durable server on disk
+    /// Compare the time with a durable server on disk
     #[arg(long, group = "reported", conflicts_with_all = ["keep", "profile", "plans"])]
     pub(crate) compare: bool,
     /// Number of runs on each server, with --compare [default: 3]

@@ -14,8 +14,8 @@ use super::values::{port, server_name};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  pgfresh serve --json\n  pgfresh serve --name dev --port 54321\n\n\
-    The server stops when its standard input closes: a program that starts it keeps the pipe open, and the server \
-    ends with that program however that ends.")]
+    The server stops when its standard input closes. If the program that starts it keeps the pipe open, the server ends \
+    with that program, even if the program crashes.")]
 pub(crate) struct Serve {
     /// TCP port, for PostgreSQL and HTTP [default: any free port]
     #[arg(long, value_name = "N", env = "PGFRESH_PORT", hide_env = true, default_value_t = 0)]
@@ -23,10 +23,10 @@ pub(crate) struct Serve {
     pub(crate) port: u16,
     /// Address to listen on [default: 127.0.0.1]
     ///
-    /// If other machines can reach it, the server requires SCRAM, accepts TLS, and serves them HTTP only over TLS.
+    /// If other machines can reach this address, the server requires SCRAM, accepts TLS, and serves them HTTP only over TLS.
     #[arg(long, value_name = "ADDRESS", env = "PGFRESH_LISTEN", hide_env = true)]
     pub(crate) listen: Option<IpAddr>,
-    /// Host, and port if it differs, in the URLs that clients get [default: where it listens]
+    /// Host, and port if different, in the URLs that clients get [default: the address to listen on]
     #[arg(long, value_name = "HOST[:PORT]", env = "PGFRESH_ADVERTISE", hide_env = true)]
     #[arg(hide_short_help = true)]
     pub(crate) advertise: Option<Advertised>,
@@ -34,7 +34,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE", env = "PGFRESH_TLS_CERT", hide_env = true)]
     #[arg(hide_short_help = true, requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,
-    /// Private key of that certificate (PEM)
+    /// Private key of the --tls-cert certificate (PEM)
     #[arg(long, value_name = "FILE", env = "PGFRESH_TLS_KEY", hide_env = true)]
     #[arg(hide_short_help = true, requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
@@ -46,7 +46,7 @@ pub(crate) struct Serve {
     pub(crate) reset: bool,
     #[command(flatten)]
     pub(crate) service: ServiceOptions,
-    /// Use a database of the project's background server instead of an own server
+    /// Use a database of the project's background server instead of starting a server
     #[arg(long, conflicts_with_all = ["port", "listen", "advertise", "name", "paranoid", "keep_failed", "tls", "tls_cert"])]
     pub(crate) shared: bool,
     /// Print the server's address as one line of JSON

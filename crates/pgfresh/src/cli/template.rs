@@ -17,13 +17,13 @@ use super::values::age;
 pub(crate) enum Template {
     /// Build a template, unless the cache has it
     Build(Build),
-    /// List the cached templates, the last used first
+    /// List the cached templates, most recently used first
     List(List),
     /// Show the inputs of a template, and their changes since it was built
     Show(Show),
     /// Remove templates that are not in use from the cache
     Rm(Remove),
-    /// Write the schema of a live database to an SQL file, or print its statistics; that server is only read
+    /// Write the schema of a live database to an SQL file, or print its statistics; that server is not changed
     Import(Import),
     /// Copy a template to the remote template cache, or to a directory, for other machines
     Push(Push),
@@ -31,7 +31,7 @@ pub(crate) enum Template {
     Pull(Pull),
     /// Remove old templates from the remote template cache, and data that no template there needs
     Gc(Collect),
-    /// Make a pair of keys for signing templates
+    /// Generate a key pair for signing templates
     Keygen(Keygen),
     /// Sign the templates of a directory, written by "push"
     Sign(Sign),
@@ -43,12 +43,12 @@ pub(crate) enum Template {
 #[command(after_help = "Examples:\n  pgfresh template build\n  \
     pgfresh template build --setup 'alembic upgrade head' --inputs 'migrations/**'")]
 pub(crate) struct Build {
-    /// Template of pgfresh.toml [default: the one that "run" would start from]
+    /// Template of pgfresh.toml [default: the template that "run" uses]
     pub(crate) name: Option<String>,
     /// Keep data and log if the setup fails
     #[arg(long)]
     pub(crate) keep: bool,
-    /// Build the template in full, not on an earlier one
+    /// Build the template in full, not incrementally
     #[arg(long)]
     pub(crate) full: bool,
     #[command(flatten)]
@@ -100,7 +100,7 @@ pub(crate) struct Import {
     /// File to write
     #[arg(required_unless_present = "statistics")]
     pub(crate) file: Option<PathBuf>,
-    /// Print the planner's statistics instead, as JSON, of a database or a file
+    /// Instead, print the planner's statistics of a database or a file, as JSON
     ///
     /// A file may come from this command, or from "pg_dump --statistics-only" of PostgreSQL 18.
     #[arg(long, value_name = "URL|FILE", conflicts_with_all = ["url", "file"])]
@@ -117,7 +117,7 @@ pub(crate) struct Import {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Signs it with the key in PGFRESH_SIGNING_KEY, if that is set; a remote needs one.\n\n\
+    after_help = "If PGFRESH_SIGNING_KEY is set, its key signs the template. A remote requires a signature.\n\n\
     Examples:\n  pgfresh template push\n  pgfresh template push --key templates.key /mnt/templates"
 )]
 pub(crate) struct Push {
@@ -140,7 +140,7 @@ pub(crate) struct Pull {
     /// Directory, or URL of a remote [default: the remote of pgfresh.toml]
     #[arg(value_name = "FOLDER|URL")]
     pub(crate) target: Option<String>,
-    /// Take templates of a directory without a signature, although keys are configured
+    /// Accept unsigned templates from a directory, even if keys are configured
     #[arg(long)]
     pub(crate) unsigned: bool,
     #[command(flatten)]
@@ -149,10 +149,10 @@ pub(crate) struct Pull {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "It keeps what is younger than a day.\n\nExample: pgfresh template gc --remote --older-than 30d"
+    after_help = "It keeps everything younger than a day.\n\nExample: pgfresh template gc --remote --older-than 30d"
 )]
 pub(crate) struct Collect {
-    /// Required: the cache of this machine removes old templates by itself
+    /// Required, because this machine's own cache removes old templates automatically
     #[arg(long, required = true)]
     remote: bool,
     /// Minimum time since the push of a template
@@ -168,7 +168,7 @@ pub(crate) struct Collect {
 #[derive(Debug, Args)]
 #[command(after_help = "Example: pgfresh template keygen templates.key")]
 pub(crate) struct Keygen {
-    /// File for the secret key; the public one goes to FILE.pub
+    /// File for the secret key; the public key goes to FILE.pub
     pub(crate) file: PathBuf,
 }
 

@@ -69,12 +69,12 @@ fn missing(settings: &ResolvedSettings) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(remote) = settings.remote.as_ref().filter(|_| settings.trusted.is_empty()) {
         notes.push(format!(
-            "keys under [cache], or PGFRESH_CACHE_KEYS: no key is trusted, and pgfresh run refuses {} without",
+            "keys under [cache], or PGFRESH_CACHE_KEYS: no key is trusted, so pgfresh run rejects all templates from {}",
             remote.address
         ));
     }
     if settings.templates.is_empty() {
-        let unused = if settings.remote.is_some() { ", and nothing is in the remote" } else { "" };
+        let unused = if settings.remote.is_some() { ", and the remote stays empty" } else { "" };
         notes.push(format!(
             "there is no template in pgfresh.toml: each run starts from an empty database{unused}"
         ));
@@ -175,7 +175,7 @@ fn values(context: &Values<'_>) -> Vec<(&'static str, String)> {
 /// Returns notes about everything the user has to check.
 fn notes(context: &Values<'_>) -> Vec<String> {
     let mut notes = vec![
-        "PGFRESH_RELEASE: where the files of the release are, for your CI to reach".to_owned(),
+        "PGFRESH_RELEASE: the URL of the release's files, which your CI must be able to reach".to_owned(),
         "PGFRESH_SHA256: the digest of the release's file SHA256SUMS".to_owned(),
     ];
     if context.job == Job::Tests {
@@ -188,13 +188,13 @@ fn notes(context: &Values<'_>) -> Vec<String> {
     }
     if context.major.is_none() {
         notes.push(
-            "the major version of PostgreSQL: pgfresh.toml names none, so it is that of the image or runner"
+            "the major version of PostgreSQL: pgfresh.toml does not set it, so the image or runner determines it"
                 .to_owned(),
         );
     }
     if matches!(context.system, System::Gitlab) && context.inputs.len() > 1 && context.shared.is_none() {
         notes.push(
-            "the cache's key: GitLab takes two files or patterns, and your template has more inputs"
+            "the cache's key: GitLab accepts at most two files or patterns, but your template has more inputs"
                 .to_owned(),
         );
     }

@@ -33,8 +33,9 @@ pub(crate) fn execute(context: &Context, arguments: &Diff) -> Result<ExitCode, F
         print_line!("{answer}");
         return Ok(ExitCode::SUCCESS);
     }
-    let DiffResponse { test, template, diff, .. } = serde_json::from_value(answer)
-        .map_err(|error| Failure::new(format!("cannot read what the server says of \"{name}\": {error}")))?;
+    let DiffResponse { test, template, diff, .. } = serde_json::from_value(answer).map_err(|error| {
+        Failure::new(format!("cannot read the server's response about database \"{name}\": {error}"))
+    })?;
     show(&diff, &name, &template, &test.unwrap_or_default(), arguments.table.as_deref());
     Ok(ExitCode::SUCCESS)
 }
@@ -93,6 +94,6 @@ fn show(diff: &DatabaseDiff, name: &str, template: &str, test: &str, table: Opti
     }
     print(format_diff(diff, sys::terminal_width(io::stderr()).unwrap_or(USUAL_WIDTH)));
     if diff.tables_left_out.tables > 0 {
-        print_line!("HINT:  \"pgfresh diff {name} --table TABLE\" shows one of them.");
+        print_line!("HINT:  \"pgfresh diff {name} --table TABLE\" shows a single table.");
     }
 }

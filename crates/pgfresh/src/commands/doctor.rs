@@ -78,8 +78,8 @@ fn suite(arguments: &Doctor) -> Result<Option<Tests>, Failure> {
         |why: &dyn std::fmt::Display| Failure::new(format!("could not read \"{}\": {why}", path.display()));
     let text = fs::read_to_string(path).map_err(|error| unreadable(&error))?;
     let earlier = Earlier::read(&text).map_err(|_| {
-        let hint = "Make one: \"pgfresh run --profile --report profile.json -- COMMAND\".";
-        unreadable(&"it is no report in JSON").hint(hint.to_owned())
+        let hint = "Create a report with \"pgfresh run --profile --report profile.json -- COMMAND\".";
+        unreadable(&"it is not a JSON report").hint(hint.to_owned())
     })?;
     Ok(Some(Tests::Profile(earlier)))
 }

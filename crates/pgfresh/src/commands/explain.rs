@@ -94,7 +94,11 @@ fn statements(source: &str) -> Result<Vec<String>, Failure> {
         source.to_owned()
     };
     let statements: Vec<String> = pgwire::split_statements(&text).into_iter().map(str::to_owned).collect();
-    if statements.is_empty() { Err(Failure::new("there is no statement")) } else { Ok(statements) }
+    if statements.is_empty() {
+        Err(Failure::new("the input contains no SQL statement"))
+    } else {
+        Ok(statements)
+    }
 }
 
 fn read(source: impl Read) -> io::Result<String> {

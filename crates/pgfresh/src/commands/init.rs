@@ -28,8 +28,8 @@ pub(crate) fn execute(context: &Context, arguments: &Init) -> Result<ExitCode, F
     }
     let discovery = Discovery::of(&folder);
     if let Some(project) = discovery.only_below() {
-        return Err(Failure::new("there is no project in this folder, but in folders below it")
-            .detail(format!("They are: {}.", discovery.below.join(", ")))
+        return Err(Failure::new("this folder has no project, but folders below it do")
+            .detail(format!("The projects are: {}.", discovery.below.join(", ")))
             .hint(format!("Run \"pgfresh init\" there: cd {project}.")));
     }
     let text = config::text(&discovery);
@@ -59,14 +59,14 @@ fn refuse_existing(folder: &Path) -> Result<(), Failure> {
     let found: Option<PathBuf> = folder.ancestors().map(path_in).find(|path| path.symlink_metadata().is_ok());
     match found {
         Some(path) if path == path_in(folder) => Err(exists()),
-        Some(path) => Err(Failure::new(format!("\"{}\" applies to this folder already", path.display()))
-            .hint(format!("To give this folder its own: pgfresh init --dry-run > {FILE}"))),
+        Some(path) => Err(Failure::new(format!("\"{}\" already applies to this folder", path.display()))
+            .hint(format!("To create a separate file for this folder: pgfresh init --dry-run > {FILE}"))),
         None => Ok(()),
     }
 }
 
 fn exists() -> Failure {
-    Failure::new(format!("{FILE} exists already, and init overwrites no file"))
+    Failure::new(format!("{FILE} already exists, and init overwrites no files"))
         .hint("\"pgfresh init --dry-run\" prints what it would write.".to_owned())
 }
 

@@ -20,7 +20,7 @@ pub(crate) fn execute(arguments: &Man) -> Result<ExitCode, Failure> {
     });
     written.map_err(|error| {
         Failure::new(format!("could not write to \"{}\": {error}", folder.display()))
-            .hint("It must be a directory that exists.".to_owned())
+            .hint("Name an existing directory.".to_owned())
     })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -29,8 +29,9 @@ pub(crate) fn execute(context: &Context, arguments: &Snapshot) -> Result<ExitCod
     let target = DumpFile::for_dump(file)?;
     let control = find(context, name)?;
     snapshot(&control)?;
-    save(context, &control, template, target)
-        .map_err(|failure| failure.after(&format!("template \"{template}\" was made, but not written")))?;
+    save(context, &control, template, target).map_err(|failure| {
+        failure.after(&format!("template \"{template}\" was created, but could not be written to the file"))
+    })?;
     if !context.verbosity.is_quiet() {
         print_line!("# Wrote {}. In pgfresh.toml:", file.display());
         print_line!("[template.{template}]\ndump = {}", json!(file));

@@ -29,7 +29,7 @@ pub(crate) fn signing_key(file: Option<&Path>) -> Result<Option<SigningKey>, Fai
             return Err(Failure::new(
                 "the secret key itself is on the command line, where other users can read it",
             )
-            .hint(format!("Make a new key, and name its file, or set {SIGNING_KEY}.")));
+            .hint(format!("Generate a new key, then pass its file or set {SIGNING_KEY}.")));
         }
         let unreadable = |error| Failure::new(format!("could not read \"{}\": {error}", path.display()));
         (fs::read_to_string(path).map_err(unreadable)?, format!("\"{}\"", path.display()))
@@ -56,8 +56,8 @@ pub(super) fn trusted(flags: &[String], file: Vec<TrustedKey>) -> Result<Vec<Tru
 
 /// Builds the error for a remote without trusted keys.
 pub(crate) fn no_trusted_key(address: &RemoteAddress) -> Failure {
-    Failure::new(format!("cannot take templates from {address}: no key is trusted")).hint(
-        "Write keys = [\"PUBLIC KEY\"] under [cache] in pgfresh.toml, or use --cache-key; \"pgfresh template keygen FILE\" makes one."
+    Failure::new(format!("cannot use templates from {address}: no key is trusted")).hint(
+        "Write keys = [\"PUBLIC KEY\"] under [cache] in pgfresh.toml, or use --cache-key; \"pgfresh template keygen FILE\" generates a key."
             .to_owned(),
     )
 }
@@ -67,8 +67,8 @@ pub(crate) fn expect_trusted(settings: &ResolvedSettings, key: &SigningKey) -> R
     if settings.trusted.is_empty() || settings.trusted.contains(&key.public()) {
         return Ok(());
     }
-    Err(Failure::new("cannot push with a key that [cache] keys do not name").hint(format!(
-        "No cache that has these keys would take the template: add \"{}\" to the keys first.",
+    Err(Failure::new("cannot push: the signing key is not one of the trusted [cache] keys").hint(format!(
+        "No cache with these keys would accept the template: first add \"{}\" to the keys.",
         key.public()
     )))
 }

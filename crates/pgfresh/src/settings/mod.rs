@@ -188,7 +188,7 @@ pub(crate) struct UnusablePassword;
 impl From<UnusablePassword> for Failure {
     fn from(_: UnusablePassword) -> Self {
         Self::new(format!("cannot use the password in {PASSWORD}"))
-            .hint("It has letters, digits and signs of ASCII, and no space.".to_owned())
+            .hint("Use only ASCII letters, digits and punctuation, without spaces.".to_owned())
     }
 }
 

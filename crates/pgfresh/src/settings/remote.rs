@@ -62,8 +62,8 @@ impl PushPolicy {
     pub(crate) fn waits_for(&self) -> Option<String> {
         let Self::Branch(name) = self else { return None };
         (!self.applies()).then(|| match current_branch() {
-            Some(here) => format!("that waits for the branch \"{name}\", and this is \"{here}\""),
-            None => format!("that waits for the branch \"{name}\", and no CI system says which this is"),
+            Some(here) => format!("only the branch \"{name}\" pushes, and this is \"{here}\""),
+            None => format!("only the branch \"{name}\" pushes, and no CI system names the current branch"),
         })
     }
 }
@@ -94,7 +94,7 @@ impl RemoteOptions<'_> {
             Some("") => None,
             Some(text) => Some(parse_address(text, env::var(REMOTE).is_ok_and(|value| value == text))?),
             None => match address {
-                Some(address) if address.has_secret() => return Err(visible("pgfresh.toml")),
+                Some(address) if address.has_secret() => return Err(visible("in pgfresh.toml")),
                 address => address,
             },
         };
@@ -108,13 +108,13 @@ pub(crate) fn parse_address(text: &str, from_environment: bool) -> Result<Remote
     let address: RemoteAddress =
         text.parse().map_err(|why| Failure::new(format!("cannot use the remote template cache: {why}")))?;
     if address.has_secret() && !from_environment {
-        return Err(visible("the command line"));
+        return Err(visible("on the command line"));
     }
     Ok(address)
 }
 
 fn visible(place: &str) -> Failure {
-    Failure::new(format!("the password of the remote template cache is on {place}, where others can read it"))
+    Failure::new(format!("the password of the remote template cache is {place}, where others can read it"))
         .hint(format!("Set {REMOTE} to the whole URL, as a secret of the CI system."))
 }
 

@@ -53,7 +53,7 @@ pub(super) fn read(
         }
         check_name(name).map_err(|error| file.failure(at, &error.to_string()))?;
         if all.iter().any(|read| read.spec.name == name) {
-            return Err(file.failure(at, &format!("\"{name}\" is what [template] is called already")));
+            return Err(file.failure(at, &format!("[template] already has the name \"{name}\"")));
         }
         all.push(read_one(file, &format!("template.{name}"), &table, at, empty(name))?);
     }
@@ -72,7 +72,7 @@ fn read_one(
     }
     let TemplateTable { setup, inputs, sql, dump, from, env, steps, replicas } = file.read(title, table)?;
     if sql.0.is_empty() && dump.is_none() && setup.is_none() && from.is_none() {
-        let hint = "Give it setup = \"COMMAND\", sql = [\"FILE\"], dump = \"FILE\" or from = \"TEMPLATE\".";
+        let hint = "Set setup = \"COMMAND\", sql = [\"FILE\"], dump = \"FILE\" or from = \"TEMPLATE\".";
         return Err(file
             .failure(at, &format!("[{title}] needs setup, sql, dump or from"))
             .hint(hint.to_owned()));
@@ -117,9 +117,9 @@ fn resolve<'r>(
     };
     if let Some(begin) = path.iter().position(|known| *known == name) {
         let why = match &path[begin..] {
-            [_] => format!("template \"{name}\" would go on from itself"),
+            [_] => format!("template \"{name}\" would extend itself"),
             circle => {
-                format!("templates go on from each other in a circle: {}, {name}", circle.join(", "))
+                format!("templates extend each other in a circle: {}, {name}", circle.join(", "))
             }
         };
         return Err(file.failure(at, &why));
@@ -181,16 +181,18 @@ impl TemplateRequest {
             (Self::Incomplete, _) => {
                 let failure = Failure::new("cannot use --inputs, --setup-env, --steps or --from alone");
                 Err(failure
-                    .detail("They belong to a template that --setup, --sql or --dump describes.".to_owned())
-                    .hint("For a template of pgfresh.toml, write them there.".to_owned()))
+                    .detail(
+                        "These options apply to a template that --setup, --sql or --dump describes."
+                            .to_owned(),
+                    )
+                    .hint("For a template in pgfresh.toml, set them there.".to_owned()))
             }
             (Self::Named(name), _) => find(templates, name).map(Some),
             (Self::Usual, [first, ..]) if !self.is_open(templates) => Ok(Some(first.clone())),
             (Self::Usual, _) => {
-                let failure =
-                    Failure::new("cannot choose a template: there are several, and none is unnamed");
-                Err(failure.detail(format!("They are: {}.", names(templates))).hint(
-                    "Name one with --template NAME or PGFRESH_TEMPLATE (\"none\" for a bare server), or call one [template]."
+                let failure = Failure::new("cannot select a template: there are several, and all have names");
+                Err(failure.detail(format!("The templates are: {}.", names(templates))).hint(
+                    "Select one with --template NAME or PGFRESH_TEMPLATE (\"none\" for an empty server), or rename one to [template]."
                         .to_owned(),
                 ))
             }
@@ -203,9 +205,9 @@ impl TemplateRequest {
 pub(super) fn find(templates: &[TemplateSpec], wanted: &str) -> Result<TemplateSpec, Failure> {
     let unknown = |name: &str| {
         let known = if templates.is_empty() {
-            "No pgfresh.toml here or above describes any.".to_owned()
+            "No pgfresh.toml in this or a parent directory defines a template.".to_owned()
         } else {
-            format!("Known are: {}.", names(templates))
+            format!("Expected one of: {}.", names(templates))
         };
         Failure::new(format!("there is no template \"{name}\"")).detail(known)
     };
@@ -213,8 +215,9 @@ pub(super) fn find(templates: &[TemplateSpec], wanted: &str) -> Result<TemplateS
         |name: &str| templates.iter().find(|spec| spec.name == name).cloned().ok_or_else(|| unknown(name));
     let names = wanted.split(',').map(str::trim);
     if names.clone().any(str::is_empty) {
-        let failure =
-            Failure::new(format!("cannot use \"{wanted}\" as templates: a name between commas is missing"));
+        let failure = Failure::new(format!(
+            "cannot use \"{wanted}\" as a list of templates: a name between commas is missing"
+        ));
         return Err(failure.hint("Write NAME,NAME.".to_owned()));
     }
     let chosen = names.map(find).collect::<Result<Vec<_>, _>>()?;
@@ -233,13 +236,13 @@ fn describe(
     templates: &[TemplateSpec],
 ) -> Result<TemplateSpec, Failure> {
     let one = |name: &str, what| {
-        let several = || Failure::new(format!("cannot use \"{name}\": {what} is one template"));
+        let several = || Failure::new(format!("cannot use \"{name}\": {what} a single template"));
         if name.contains(',') { Err(several()) } else { Ok(()) }
     };
-    one(&spec.name, "what --setup, --sql or --dump describes")?;
+    one(&spec.name, "--setup, --sql or --dump describes")?;
     check_name(&spec.name).map_err(|error| Failure::new(error.to_string()))?;
     let from = from.map(|from| {
-        one(from, "what --from names")?;
+        one(from, "--from names")?;
         find(templates, from)
     });
     let from = from.transpose()?.map(Box::new);

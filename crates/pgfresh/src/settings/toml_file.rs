@@ -48,7 +48,7 @@ impl File<'_> {
         let hint = match elsewhere.chain(here).max_by(|a, b| a.0.total_cmp(&b.0)) {
             Some((_, key, Some(table))) => format!("\"{key}\" belongs in [{table}]."),
             Some((_, key, None)) => format!("Did you mean \"{key}\"?"),
-            None => format!("Known are: {}.", known.join(", ")),
+            None => format!("Expected one of: {}.", known.join(", ")),
         };
         self.failure(at, &format!("unknown {what}: \"{word}\"")).hint(hint)
     }

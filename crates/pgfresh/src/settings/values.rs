@@ -112,7 +112,7 @@ pub(super) struct Count(pub(super) u64);
 
 impl<'de> Deserialize<'de> for Count {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        u64::deserialize(from).map(Self).map_err(|_| D::Error::custom("expected a number from 0 on"))
+        u64::deserialize(from).map(Self).map_err(|_| D::Error::custom("expected a number of at least 0"))
     }
 }
 

@@ -513,7 +513,7 @@ fn stop_all_ends_servers_that_are_starting() {
         assert!(left.is_empty(), "round {round}: still there: {left:?}");
         stopped += usize::from(outcome.stdout.starts_with("stopped"));
         for outcome in requests.into_iter().map(collect) {
-            let told = outcome.stderr.contains("\"pgfresh stop\" came in between");
+            let told = outcome.stderr.contains("\"pgfresh stop\" ran at the same time");
             let gone = told
                 || outcome.stderr.starts_with("pgfresh: could not ")
                 || outcome.stderr.contains("shutting down");
@@ -537,7 +537,7 @@ fn stop_ends_the_wait_for_a_template() {
     scene.write("go", "");
     let outcome = collect(request);
     assert_eq!(outcome.code, Some(1), "{outcome}");
-    assert!(outcome.stderr.contains("\"pgfresh stop\" came in between"), "{outcome}");
+    assert!(outcome.stderr.contains("\"pgfresh stop\" ran at the same time"), "{outcome}");
     assert!(asked(&scene).iter().all(|slot| !sys::Lock::is_held(&slot.join("owner.lock")).unwrap()));
     url(&scene, &[]);
     stop(&scene);

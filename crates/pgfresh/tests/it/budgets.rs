@@ -330,8 +330,8 @@ fn an_exceeded_budget_is_reported_once() {
 fn invalid_budgets_give_one_clear_error() {
     let scene = Scene::new(User::Ourselves);
     for (budget, error) in [
-        ("statements = -1", "bad value for \"statements\": expected a number from 0 on"),
-        ("n_plus_one = \"many\"", "bad value for \"n_plus_one\": expected a number from 0 on"),
+        ("statements = -1", "bad value for \"statements\": expected a number of at least 0"),
+        ("n_plus_one = \"many\"", "bad value for \"n_plus_one\": expected a number of at least 0"),
         ("time = 200", "bad value for \"time\": expected a time such as \"5s\""),
         ("queries = 5", "unknown key in [budget]: \"queries\""),
     ] {

@@ -71,13 +71,14 @@ fn answers_tell_what_each_fault_has_done(major: u32) {
         assert_eq!(sqlstate(&mut next, "BEGIN; COMMIT"), "");
         next.close();
         add(&gateway, &json!({ "delay": "1ms", "at": "connect" }));
-        let unfired = json!(["delay of 1 ms at connect (no such connection)"]);
+        let unfired = json!(["delay of 1 ms at connect (no matching connection)"]);
         assert_eq!(gateway.http("GET", FAULTS, "").1["unfired_faults"], unfired);
         let (status, ended) = gateway.http("POST", "/v1/databases/orders/reset", closing);
         assert_eq!((status, &ended), (200, &json!({ "unfired_faults": unfired })), "{isolation}");
         add(&gateway, &json!({ "connection": "silent", "statement": "never", "nth": 3 }));
         let (status, ended) = gateway.http("DELETE", "/v1/databases/orders", "");
-        let unfired = json!(["connection silent before statement \"never\", number 3 (no such statement)"]);
+        let unfired =
+            json!(["connection silent before statement \"never\", number 3 (no matching statement)"]);
         assert_eq!((status, ended), (200, json!({ "unfired_faults": unfired })), "{isolation}");
         // The next lease of the same name doesn't have the fault.
         assert_eq!(gateway.http("POST", "/v1/databases", r#"{"name": "orders"}"#).0, 201);
@@ -152,8 +153,9 @@ fn reset_and_release_print_unfired_faults() {
     let script = script.replace("SQL", &format!("{} -XAtq -d one", ground::psql()));
     let script = script.replace("PGFRESH", &ground::program().display().to_string());
     let outcome = scene.run(["run", "--", "sh", "-uc", &script]);
-    let told =
-        |test: &str| format!("pgfresh: a fault did not fire\n{test}: 40001 at commit (no such commit)\n1\n");
+    let told = |test: &str| {
+        format!("pgfresh: a fault did not fire\n{test}: 40001 at commit (no matching commit)\n1\n")
+    };
     assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(0), ""), "{outcome}");
     assert_eq!(outcome.stdout, format!("{}0\n{}", told("suite > one"), told("one")), "{outcome}");
 }
@@ -171,8 +173,8 @@ fn run_fails_with_faults_that_nothing_reported() {
     let script = script.replace("PGFRESH", &ground::program().display().to_string());
     let outcome = scene.run(["run", "--", "sh", "-c", &script]);
     let told = "pgfresh: 2 faults did not fire\n\
-        two: 57014 before statement \"never\" (no such statement)\n\
-        one: 57014 before statement \"never\" (no such statement)\n";
+        two: 57014 before statement \"never\" (no matching statement)\n\
+        one: 57014 before statement \"never\" (no matching statement)\n";
     assert_eq!(outcome.code, Some(1), "{outcome}");
     assert!(outcome.stderr.ends_with(told), "{outcome}");
 }

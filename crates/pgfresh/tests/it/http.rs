@@ -135,7 +135,7 @@ fn leased_servers_restart_stop_and_crash() {
     assert_eq!(psql(url, "ALTER SYSTEM SET shared_preload_libraries = 'nothing_like_it'"), "");
     assert_eq!(does("restart"), 500);
     let refused = psql(url, "SELECT 1");
-    assert!(refused.contains("the server of \"mine\" did not start again"), "{refused}");
+    assert!(refused.contains("the server of database \"mine\" did not restart"), "{refused}");
     assert!(refused.contains("nothing_like_it"), "the reason stays: {refused}");
     assert_eq!((does("reset"), psql(url, "SELECT 1").as_str()), (204, "1"));
     assert_eq!(serve.call("DELETE /v1/databases/mine", &Value::Null).status, 204);

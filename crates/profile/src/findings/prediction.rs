@@ -80,7 +80,6 @@ impl Analysis<'_> {
 pub(super) fn mark_uncertain(finding: &mut Finding, shortage: &Shortage) {
     if let Some(gain) = &mut finding.gain {
         gain.factor = Factor::Point(Quantity::new(gain.factor.point(), Unit::Ratio));
-        finding.evidence +=
-            &format!(" The prediction is uncertain, because processors were short: {shortage}.");
+        finding.evidence += &format!(" The prediction is uncertain, because CPU time was short: {shortage}.");
     }
 }

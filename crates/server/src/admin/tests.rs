@@ -174,7 +174,7 @@ fn copies_end_with_copy_done() {
 fn nonsense_from_a_server_is_an_error() {
     let mut session = Script::of([&b"D\0\0\0\x03"[..]]).session();
     let error = session.query("SELECT").unwrap_err();
-    assert!(matches!(error, SessionError::Io { verb: "understand the server's answer", .. }), "{error:?}");
+    assert!(matches!(error, SessionError::Io { verb: "parse the server's response", .. }), "{error:?}");
 }
 
 #[test]

@@ -91,7 +91,7 @@ fn hanging_postmasters_are_ended() {
         let (stub, server) = up(traps, &Timeouts { clean_stop: SHORT, ..TIMEOUTS });
         let error = server.shut_down().unwrap_err();
         assert!(matches!(error, StopError::TooLate { after } if after == SHORT), "{traps}: {error:?}");
-        assert_eq!(error.to_string(), "could not stop server: it was still there after 0 s");
+        assert_eq!(error.to_string(), "could not stop server: it was still running after 0 s");
         assert_eq!(error.detail(), None);
         stub.expect_nothing_left(traps);
     }

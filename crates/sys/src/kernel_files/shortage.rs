@@ -93,7 +93,7 @@ impl Shortage {
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         self.is_severe().then(|| {
-            format!("Processors were short meanwhile: {self}. These times are uncertain; measure again when the machine is quiet.")
+            format!("CPU time was short during the measurement: {self}. These times are uncertain; measure again when the machine is quiet.")
         })
     }
 }
@@ -107,9 +107,10 @@ impl fmt::Display for Shortage {
             .waited
             .map(|share| format!("some task waited for a processor {} of the time", percent(share)));
         let stolen = self.stolen.filter(|share| *share >= 0.01);
-        let stolen = stolen.map(|share| format!("the host gave {} of their time to others", percent(share)));
+        let stolen =
+            stolen.map(|share| format!("the host gave {} of the processors' time to others", percent(share)));
         let parts: Vec<_> = waited.into_iter().chain(stolen).collect();
-        f.write_str(if parts.is_empty() { "the kernel does not tell" } else { "" })?;
+        f.write_str(if parts.is_empty() { "the kernel does not report the cause" } else { "" })?;
         f.write_str(&parts.join(", and "))
     }
 }
@@ -150,6 +151,6 @@ mod tests {
         let roots = Roots { procfs: folder.path().to_owned(), ..Roots::default() };
         let shortage = ProcessorWatch::start(&roots).shortage();
         assert_eq!((shortage, shortage.is_severe()), (Shortage::default(), false));
-        assert_eq!(shortage.to_string(), "the kernel does not tell");
+        assert_eq!(shortage.to_string(), "the kernel does not report the cause");
     }
 }

@@ -113,7 +113,7 @@ impl StackSearch<'_> {
             .into_iter()
             .find(|members| members.iter().any(|member| name(member).as_deref() == Some(&wanted)));
         let Some(members) = members else {
-            let why = format!("btrfs does not tell the disks of \"{}\"", mount.source);
+            let why = format!("btrfs does not report the disks of \"{}\"", mount.source);
             return Some(Bottom::Unknown(why));
         };
         self.layers.push(match members.len() {

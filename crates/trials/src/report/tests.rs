@@ -76,7 +76,7 @@ fn text_shows_faults_of_a_statement_together() {
       again: pgfresh faults --only shop::test_pay:COMMIT -- pytest {test}
   INSERT INTO pays VALUES (…)
       fault: 40001, serialization failure
-      goes on in the failed transaction: 2 more statements fail with 25P02
+      continues in the failed transaction: 2 more statements fail with 25P02
       again: pgfresh faults --only 'shop::test_pay:INSERT INTO pays VALUES (…):40001' -- pytest {test}
 
 3 findings in 7 faults, each in a run of its own, in 8 s

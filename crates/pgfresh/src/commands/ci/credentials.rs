@@ -173,7 +173,8 @@ impl SharedTemplates {
     /// Returns notes about the one-time setup in `system` and about pull requests from forks.
     pub(super) fn notes(&self, system: System) -> Vec<String> {
         let value = self.credentials.value();
-        let mut notes: Vec<_> = value.iter().map(|(name, _)| format!("{name}: that of the store")).collect();
+        let mut notes: Vec<_> =
+            value.iter().map(|(name, _)| format!("{name}: the value for your store")).collect();
         notes.extend(
             self.directory.iter().map(|url| format!("{url}: mount the directory on each runner, {MOUNTED}")),
         );
@@ -186,7 +187,7 @@ impl SharedTemplates {
         if self.credentials == Credentials::None {
             notes.push(format!("{writes}: {write}{SIGNING_KEY}"));
             if matches!(system, System::Azure) {
-                notes.push(format!("{reads}: any, for it cannot be empty"));
+                notes.push(format!("{reads}: any variable, because the group cannot be empty"));
             }
         } else {
             notes.push(format!("{reads}: {}, which may only read", names(read)));
@@ -198,9 +199,9 @@ impl SharedTemplates {
             _ => None,
         };
         notes.extend(
-            apart.map(|what| format!("agents with the {what} \"templates\", for {} alone", self.branch)),
+            apart.map(|what| format!("agents with the {what} \"templates\", only for {}", self.branch)),
         );
-        notes.push(format!("pull requests of forks: {}", self.forks(system)));
+        notes.push(format!("pull requests from forks: {}", self.forks(system)));
         notes
     }
 
@@ -210,7 +211,7 @@ impl SharedTemplates {
         match system {
             System::Github => (
                 "secrets of the repository",
-                format!("secrets of its environment \"templates\", for the branch {branch} alone"),
+                format!("secrets of its environment \"templates\", only for the branch {branch}"),
             ),
             System::Gitlab => (
                 "variables of the project",
@@ -231,12 +232,12 @@ impl SharedTemplates {
                 ),
             ),
             System::Jenkins => (
-                "credentials of the folder of your multibranch project",
-                format!("credentials of another folder, with a multibranch project for {branch} alone"),
+                "credentials of the folder that contains your multibranch project",
+                format!("credentials of a separate folder, with a multibranch project only for {branch}"),
             ),
             System::Woodpecker => (
                 "secrets for the events push and pull_request",
-                "secrets for the event push, of whichever branch: trust those who may push".to_owned(),
+                "secrets for the event push on any branch, so trust everyone who can push".to_owned(),
             ),
             System::Buildkite => ("secrets", format!("secrets with the policy \"build_branch: {branch}\"")),
         }
@@ -245,10 +246,12 @@ impl SharedTemplates {
     fn forks(&self, system: System) -> &'static str {
         match (system, &self.credentials) {
             (System::Buildkite, _) => {
-                "if you have them built, with a prefix, so that no branch is called as yours"
+                "if you build them, prefix their branch names, so that none matches a branch of yours"
             }
-            (_, Credentials::None) => "they get no secrets, and need none to read",
-            (System::Woodpecker | System::Jenkins, _) => "they get what may read: have them approved",
+            (_, Credentials::None) => "they get no secrets, and need none for reading",
+            (System::Woodpecker | System::Jenkins, _) => {
+                "they get the read-only secrets, so require approval for them"
+            }
             (System::Azure, Credentials::Aws | Credentials::Google | Credentials::Azure) => {
                 "they get no secrets, and build their templates"
             }

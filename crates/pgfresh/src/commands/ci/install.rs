@@ -115,6 +115,6 @@ fn client(project: &Project) -> Option<(&'static str, String)> {
 /// Returns a note for a project whose language may have a client that no release file contains.
 pub(super) fn client_note(project: &Project) -> Option<&'static str> {
     client(project).is_none().then_some(
-        "the client of pgfresh, if your tests use one: no registry has it, so the job needs a copy of its folder",
+        "the pgfresh client, if your tests use one: no registry has the client, so the job needs a copy of its folder",
     )
 }

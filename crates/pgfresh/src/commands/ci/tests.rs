@@ -347,9 +347,9 @@ fn python_and_node_jobs_install_the_client() {
             });
             let (client, run) = (text.find(install), text.find("pgfresh run --"));
             assert!(client.is_some() && client < run, "{system:?} {marker}: {text}");
-            assert!(!text.contains("the client of pgfresh"), "{system:?} {marker}: {text}");
+            assert!(!text.contains("the pgfresh client"), "{system:?} {marker}: {text}");
         }
-        assert!(cached(system, "go.mod").contains("the client of pgfresh"), "{system:?}");
+        assert!(cached(system, "go.mod").contains("the pgfresh client"), "{system:?}");
     }
 }
 

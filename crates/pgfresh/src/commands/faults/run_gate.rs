@@ -74,10 +74,10 @@ impl<'a> RunGate<'a> {
         match closed {
             Closed::Interrupted => "a signal has ended the trials".to_owned(),
             Closed::Failed => "pgfresh has failed".to_owned(),
-            Closed::Spent => format!("the budget of {budget} is spent: --budget sets another"),
+            Closed::Spent => format!("the budget of {budget} is spent: --budget sets a larger budget"),
             Closed::HalfSpent => {
                 format!(
-                    "runs without faults have taken half of the budget of {budget}: --budget sets another"
+                    "runs without faults have used half of the budget of {budget}: --budget sets a larger budget"
                 )
             }
         }

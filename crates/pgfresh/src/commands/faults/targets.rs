@@ -106,7 +106,7 @@ impl Recorder<'_> {
                 print_notice(printable_lines(&output));
                 let failure = Failure::new(format!("the command {because}"));
                 let hint = format!(
-                    "The trials need tests that pass in each run. With {TEST}, pgfresh leaves others out."
+                    "The trials need tests that pass in every run. With {TEST}, pgfresh leaves out the other tests."
                 );
                 return Err(failure.hint(hint).exit_with(code));
             }
@@ -178,11 +178,11 @@ impl Recorder<'_> {
                 }
                 Recorded::Fails { because, code, output } => {
                     failed.get_or_insert((code, output));
-                    format!("{because}, in a run of its own")
+                    format!("{because}, when it runs alone")
                 }
                 Recorded::Closed(closed) => self.gate.reason(closed),
                 Recorded::Absent | Recorded::Failed(_) => {
-                    format!("the command did not run it with its name for {TEST}")
+                    format!("the command did not run this test when its name replaced {TEST}")
                 }
             };
             for test in tests {
@@ -351,9 +351,9 @@ fn no_names(run: &CommandRun) -> Failure {
     if run.leases.is_empty() {
         return no_lease(run);
     }
-    let failure = Failure::new(format!("no test has reported its name, which {TEST} needs"));
+    let failure = Failure::new(format!("no test has reported its name, which pgfresh needs for {TEST}"));
     failure.hint(format!(
-        "Use a client of pgfresh in the tests, or leave {TEST} out: each run then has all tests."
+        "Use a pgfresh client in the tests, or leave out {TEST}, so that each run executes all tests."
     ))
 }
 
@@ -367,7 +367,7 @@ fn no_lease(run: &CommandRun) -> Failure {
     let failure =
         Failure::new(format!("the command used no database that can have faults, but {}", names.join(", ")));
     failure.hint(
-        "Connect to the database of DATABASE_URL, or to another name, for which pgfresh makes a database."
+        "Connect to the database in DATABASE_URL, or to any other name: pgfresh creates a database for it."
             .to_owned(),
     )
 }
@@ -375,15 +375,15 @@ fn no_lease(run: &CommandRun) -> Failure {
 fn runs_others(test: &str, other: &str) -> Failure {
     let failure = Failure::new(format!("the command for the test \"{test}\" also runs \"{other}\""));
     let hint = format!(
-        "{TEST} must be the only word that chooses tests. Try the command with a test's name in its place."
+        "{TEST} must be the only argument that selects tests. Try the command with a test's name in its place."
     );
     failure.hint(hint).exit_with(USAGE)
 }
 
 fn no_test_passes(code: u8) -> Failure {
-    let failure = Failure::new("no test passes in two runs of its own without faults");
+    let failure = Failure::new("no test passes twice without faults when it runs alone");
     failure
-        .hint(format!("Does the test runner accept the names of its tests in place of {TEST}?"))
+        .hint(format!("Check that the test runner accepts a test's name in place of {TEST}."))
         .exit_with(code)
 }
 

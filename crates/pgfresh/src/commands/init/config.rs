@@ -17,7 +17,7 @@ pub(super) fn text(discovery: &Discovery) -> String {
     );
     text += &postgres(discovery.service.as_ref());
     text += &template(discovery);
-    text += "\n# If each test connects once, its database can go back as soon as the connection closes.\n\
+    text += "\n# If each test connects once, its database can be returned as soon as the connection closes.\n\
         # [database]\n# linger = \"0\"\n";
     text
 }
@@ -27,7 +27,7 @@ fn postgres(service: Option<&DatabaseService>) -> String {
     let Some(service) = service else {
         let newest = server::NEWEST_PACKAGED;
         return format!(
-            "\n# Without a version, pgfresh takes the PostgreSQL on PATH, else the newest one.\n# [postgres]\n# version = \"{newest}\"\n"
+            "\n# Without a version, pgfresh uses the PostgreSQL on PATH, or else the newest one.\n# [postgres]\n# version = \"{newest}\"\n"
         );
     };
     let mut text = comment(&format!(
@@ -60,7 +60,7 @@ fn postgres(service: Option<&DatabaseService>) -> String {
     text += &match service.image.major {
         Some(major) if server::MAJORS.contains(&major) => format!("version = \"{major}\"\n"),
         Some(major) => format!(
-            "# pgfresh knows PostgreSQL {} to {}, and not {major}.\n# version = \"{}\"\n",
+            "# pgfresh supports PostgreSQL {} to {}, but not {major}.\n# version = \"{}\"\n",
             server::MAJORS.start(),
             server::MAJORS.end(),
             if major > *server::MAJORS.end() { server::MAJORS.end() } else { server::MAJORS.start() }
@@ -140,7 +140,7 @@ fn template(discovery: &Discovery) -> String {
     }
     if keys.setup.is_empty() && keys.sql.is_empty() {
         return text
-            + "# pgfresh found no migrations here. Say how to build the schema, with one of these.\n\
+            + "# pgfresh found no migrations here. Describe how to build the schema with one of these keys.\n\
             # [template]\n\
             # sql    = [\"db/schema.sql\"]                  # SQL files, in this order\n\
             # setup  = \"your-migration-command\"           # any command that migrates DATABASE_URL\n\
@@ -156,7 +156,7 @@ fn template(discovery: &Discovery) -> String {
     if !keys.setup.is_empty() {
         text += &format!("setup  = {}\n", script(&keys.setup));
         if keys.inputs.is_empty() {
-            text += "# Name the files that the command reads. Without them it runs each time.\n# inputs = [\"migrations/**\"]\n";
+            text += "# List the files that the command reads. Without this list, the command runs every time.\n# inputs = [\"migrations/**\"]\n";
         } else {
             text += &format!("inputs = {}\n", list(&keys.inputs));
         }

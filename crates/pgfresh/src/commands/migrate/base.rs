@@ -87,7 +87,7 @@ impl Base {
         let Some(data) = context.settings()?.migrate.data.clone() else { return Ok(self) };
         if self.spec.beside.is_some() {
             let failure = Failure::new("cannot run \"data\" of [migrate] for several templates");
-            return Err(failure.hint("Choose one with --template NAME.".to_owned()));
+            return Err(failure.hint("Select one with --template NAME.".to_owned()));
         }
         let tree = ["rev-parse", &format!("{}^{{tree}}", self.revision.commit)];
         let tree = self.repository.ask(tree)?.unwrap_or_default();
@@ -120,14 +120,14 @@ impl Base {
         let revision = &self.revision.name;
         let failure = Failure::new(format!("\"data\" of [migrate] failed on {revision} with {status}"));
         self.with_lasting_paths(failure.detail(error.detail()))
-            .hint("It runs in a checkout of that revision: are all its files there?".to_owned())
+            .hint("The command runs in a checkout of that revision, so check that all files it needs are committed there.".to_owned())
     }
 }
 
 fn no_template(revision: &Revision) -> Failure {
     let failure = Failure::new(format!("there is no template in {}", revision.name));
     failure
-        .detail("Without one, the database before the migrations is unknown.".to_owned())
+        .detail("Without a template, pgfresh does not know the database before the migrations.".to_owned())
         .hint("Write [template] in pgfresh.toml, as \"pgfresh init\" does.".to_owned())
 }
 
@@ -149,12 +149,12 @@ fn config_file(
     let Some(older) = checkout.path_of(repository, &file) else {
         let root = repository.root.display();
         let failure = Failure::new(format!("\"{}\" is not in the repository \"{root}\"", file.display()));
-        return Err(failure.hint("Use a configuration file of the repository.".to_owned()));
+        return Err(failure.hint("Use a configuration file inside the repository.".to_owned()));
     };
     if !older.is_file() {
         if !context.verbosity.is_quiet() {
             let name = file.strip_prefix(&repository.root).unwrap_or(&file).display();
-            notice!("pgfresh: {} has no \"{name}\", so today's settings apply", revision.name);
+            notice!("pgfresh: {} has no \"{name}\", so the current settings apply", revision.name);
         }
         let parent = older.parent().unwrap_or(&checkout.root);
         fs::create_dir_all(parent).attempt("create", parent)?;

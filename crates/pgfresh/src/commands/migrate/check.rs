@@ -98,6 +98,6 @@ fn expect_suite(arguments: &CheckMigrations) -> Result<(), Failure> {
         return Ok(());
     }
     let failure = Failure::new("the command of the suite is missing");
-    let hint = "Name it, as in \"pgfresh migrate check --suite -- pytest\".";
+    let hint = "Write it after \"--\", as in \"pgfresh migrate check --suite -- pytest\".";
     Err(failure.hint(hint.to_owned()).exit_with(USAGE))
 }

@@ -52,17 +52,18 @@ impl MigrationCommand {
     /// setup command.
     pub(super) fn of_template(context: &Context, base: &Base) -> Result<Option<Self>, Failure> {
         let Some(spec) = context.settings()?.with_template()?.template else {
-            let failure = Failure::new("cannot tell which command runs the migrations: there is no template");
+            let failure =
+                Failure::new("cannot determine which command runs the migrations: there is no template");
             return Err(failure.hint(HINT.to_owned()));
         };
         if spec.beside.is_some() {
-            let failure = Failure::new("cannot tell which of several templates the migrations change");
-            return Err(failure.hint("Choose one with --template NAME.".to_owned()));
+            let failure = Failure::new("cannot determine which of several templates the migrations change");
+            return Err(failure.hint("Select one with --template NAME.".to_owned()));
         }
         // Templates that extend this one only add data to the same tables, so use the first template with steps.
         let steps = |spec: &TemplateSpec| spec.setup.is_some() || !spec.sql.is_empty();
         let Some(spec) = spec.chain().into_iter().find(|spec| steps(spec)).cloned() else {
-            let failure = Failure::new("cannot tell which command runs the migrations");
+            let failure = Failure::new("cannot determine which command runs the migrations");
             return Err(failure
                 .detail(format!("Template \"{}\" has neither setup nor sql.", spec.name))
                 .hint(HINT.to_owned()));
@@ -104,7 +105,7 @@ impl MigrationCommand {
     }
 }
 
-const HINT: &str = "Name it, as in \"pgfresh migrate check -- alembic upgrade head\".";
+const HINT: &str = "Write it after \"--\", as in \"pgfresh migrate check -- alembic upgrade head\".";
 
 /// Returns the SQL files that only the working tree has, in build order. Reports older files that have changed since,
 /// because an already migrated database doesn't run them again.

@@ -56,7 +56,7 @@ pub(super) fn report(missing: &[MissingMigration], revision: &Revision) {
     let (renamed, removed): (Vec<_>, Vec<_>) = missing.iter().partition(|one| one.renamed_to.is_some());
     let removed: Vec<_> = removed.into_iter().map(|one| one.path.clone()).collect();
     if !removed.is_empty() {
-        notice!("pgfresh: removed since {}, but in its template: {}", revision.name, some_of(&removed));
+        notice!("pgfresh: removed since {}, but still in its template: {}", revision.name, some_of(&removed));
     }
     let new_name = |one: &MissingMigration| Some(format!("{}, now {}", one.path, one.renamed_to.as_ref()?));
     let renamed: Vec<_> = renamed.into_iter().filter_map(new_name).collect();

@@ -52,11 +52,11 @@ impl Revision {
             return Err(failure.hint("Commit the state before the migrations first.".to_owned()));
         }
         let Some((branch, shown)) = default_branch(repository)? else {
-            let failure = Failure::new("cannot tell which branch the migrations are for");
+            let failure = Failure::new("cannot determine which branch the migrations are for");
             if repository.is_shallow()? {
                 return Err(failure.detail("The clone is shallow.".to_owned()).hint(FULL_CLONE.to_owned()));
             }
-            let detail = format!("There is none of {}.", USUAL.join(", "));
+            let detail = format!("None of these branches exists: {}.", USUAL.join(", "));
             return Err(failure
                 .detail(detail)
                 .hint("Name the revision from before the migrations: --from REF.".to_owned()));

@@ -77,7 +77,7 @@ pub(super) fn push(
         .map_err(failed("push to", remote.address()))?;
     if !context.verbosity.is_quiet() {
         let what = match (pushed.bytes, pushed.shared) {
-            (0, _) => "is there already".to_owned(),
+            (0, _) => "is already in the remote".to_owned(),
             (bytes, 0) => format!("pushed, {}", human_bytes(bytes)),
             (bytes, shared) => format!("pushed, {}, and shares {}", human_bytes(bytes), human_bytes(shared)),
         };
@@ -100,7 +100,7 @@ pub(super) fn pull(context: &Context, address: RemoteAddress) -> Result<(), Fail
     let announce = progress::announce(context.verbosity);
     let building =
         provisioner.cache.building(fingerprint.as_str(), || announce(template::Step::Waiting { name }))?;
-    let mut what = "is here already";
+    let mut what = "is already in the cache";
     if provisioner.cache.examine(fingerprint.as_str())?.is_none() {
         let progress = |done, total| announce(template::Step::Fetching { name, done, total });
         let limit = settings.server_options.cache_size.unwrap_or(u64::MAX);

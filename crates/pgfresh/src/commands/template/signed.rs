@@ -22,11 +22,11 @@ pub(super) fn keygen(file: &Path) -> Result<(), Failure> {
     let beside = file.with_added_extension("pub");
     let there = [file, &beside].into_iter().find(|path| path.symlink_metadata().is_ok());
     if let Some(path) = there {
-        return Err(Failure::new(format!("\"{}\" is there already", path.display()))
-            .hint("A key is never overwritten: choose another name.".to_owned()));
+        return Err(Failure::new(format!("\"{}\" already exists", path.display()))
+            .hint("pgfresh never overwrites a key: use a different name.".to_owned()));
     }
     let key =
-        SigningKey::generate().map_err(|error| Failure::new(format!("could not make a key: {error}")))?;
+        SigningKey::generate().map_err(|error| Failure::new(format!("could not generate a key: {error}")))?;
     let could_not = |path: &Path, error: &io::Error| {
         Failure::new(format!("could not write \"{}\": {error}", path.display()))
     };
@@ -69,8 +69,8 @@ pub(super) fn key_for_push(
 
 /// Builds the error for a missing signing key.
 pub(super) fn no_key() -> Failure {
-    Failure::new("there is no key to sign with").hint(format!(
-        "Set {SIGNING_KEY} to the secret key, or use --key FILE; \"pgfresh template keygen FILE\" makes one."
+    Failure::new("no signing key is configured").hint(format!(
+        "Set {SIGNING_KEY} to the secret key, or use --key FILE; \"pgfresh template keygen FILE\" generates a key."
     ))
 }
 
@@ -91,7 +91,7 @@ pub(super) fn sign(context: &Context, arguments: &Sign) -> Result<(), Failure> {
 pub(super) fn verify(context: &Context, folder: &Path) -> Result<(), Failure> {
     let settings = context.settings()?;
     if settings.trusted.is_empty() {
-        return Err(Failure::new("there are no keys to verify with").hint(
+        return Err(Failure::new("no public keys are configured for verification").hint(
             "Write keys = [\"PUBLIC KEY\"] under [cache] in pgfresh.toml, or use --cache-key.".to_owned(),
         ));
     }
@@ -111,7 +111,7 @@ pub(super) fn pull(cache: &Cache, folder: &Path, trusted: &[TrustedKey], quiet: 
     cancellable(|cancelled| {
         let take = |path: &PathBuf| {
             let new = cache.import(path, trusted, cancelled)?;
-            print_result(quiet, path, if new { "taken over" } else { "is here already" });
+            print_result(quiet, path, if new { "taken over" } else { "is already in the cache" });
             Ok(())
         };
         if trusted.is_empty() {

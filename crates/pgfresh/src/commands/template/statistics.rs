@@ -47,7 +47,7 @@ fn report_redacted(statistics: &Statistics) {
 /// Prints which relations have incomplete statistics.
 fn report(gaps: &Gaps) {
     for (relations, reason) in [
-        (&gaps.without_privilege, "the role may not SELECT all their columns"),
+        (&gaps.without_privilege, "the role lacks SELECT on some of their columns"),
         (&gaps.row_security, "row-level security hides them from the role"),
         (&gaps.locked, "another session has locked them: their size is that of the last ANALYZE"),
         (&gaps.never_analyzed, "they have never been analyzed"),

@@ -80,15 +80,15 @@ fn decide(name: &str, value: &str) -> Decision {
     // server computes.
     let is_computed = value == "-1" || value.is_empty();
     if is_refused {
-        Decision::LeftOut("pgfresh sets it, or it has no valid name")
+        Decision::LeftOut("pgfresh sets it, or its name is invalid")
     } else if DURABILITY.contains(&name) {
-        Decision::LeftOut("the data of tests need not survive a crash")
+        Decision::LeftOut("test data need not survive a crash")
     } else if SIZES.contains(&name) {
-        Decision::LeftOut("it fits a server to a machine, and pgfresh has its own value")
+        Decision::LeftOut("it tunes a server for a machine, and pgfresh sets its own value")
     } else if name.starts_with("log_") && name != "log_timezone" || name == "cluster_name" {
         Decision::LeftOut("it only changes the log")
     } else if name.starts_with("archive_") || name.starts_with("ssl") || name.starts_with("krb_") {
-        Decision::LeftOut("it belongs to a server in production")
+        Decision::LeftOut("it is for production servers")
     } else if value.starts_with('/') {
         Decision::LeftOut("it is a path in the container")
     } else if is_computed {

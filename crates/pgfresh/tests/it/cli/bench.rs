@@ -273,7 +273,7 @@ fn a_suite_runs_on_three_servers_in_turn() {
     let forth = [("on", true), ("off", true), ("off", false)];
     assert_eq!(kinds, forth.into_iter().chain(forth.into_iter().rev()).collect::<Vec<_>>());
     assert_eq!(counts(&report), [2; 9], "{report}");
-    assert_eq!(report["notes"][0], "All 6 runs ended alike: exit code 0, 12 passed.", "{report}");
+    assert_eq!(report["notes"][0], "All 6 runs ended the same way: exit code 0, 12 passed.", "{report}");
     let gain = row(&report, "How many times as fast", "server", "nothing flushed, in RAM");
     assert!(number(&gain["gain"]) > 0.0, "{report}");
     let values = fs::read_to_string(scene.directory.join("values.csv")).unwrap();
@@ -287,7 +287,7 @@ fn a_failing_suite_determines_the_exit_code() {
     let outcome = scene.run(["bench", "suite", "--rounds", "1", "--", "sh", "-c", "echo the reason; exit 7"]);
     assert_eq!(outcome.code, Some(7), "{outcome}");
     assert_eq!(outcome.stderr.matches("):\nthe reason\n").count(), 3, "{outcome}");
-    let verdict = "All 3 runs ended alike: exit code 7; of a command that fails no gain is stated.";
+    let verdict = "All 3 runs ended the same way: exit code 7; no gain is reported for a command that fails.";
     assert!(outcome.stdout.replace('\n', " ").contains(verdict), "{outcome}");
     assert!(!outcome.stdout.contains(" ×"), "{outcome}");
 }

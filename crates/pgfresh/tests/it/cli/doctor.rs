@@ -137,7 +137,7 @@ fn a_suites_waits_are_named_on_every_major() {
         let (place, postgres) = (scene.directory.to_str().unwrap(), postgres(major));
         let words = ["doctor", "--quick", "--json", "--postgres", &postgres, "--suite", &suite, place];
         let diagnosis = json(&scene.run(words));
-        assert_eq!(verdict(&diagnosis, "Failure"), "It failed with exit code 1.", "{diagnosis}");
+        assert_eq!(verdict(&diagnosis, "Failure"), "The suite failed with exit code 1.", "{diagnosis}");
         let last = &layer(&diagnosis, "Failure")["facts"]["last line"];
         assert_eq!(last, "ERROR:  division by zero", "{diagnosis}");
         let facts = &layer(&diagnosis, "Suite")["facts"];
@@ -170,7 +170,7 @@ fn an_earlier_profile_replaces_the_suite() {
     let refused = scene.run(["doctor", "--quick", "--profile", file, place]);
     let said = &refused.stderr;
     assert_eq!(refused.code, Some(1), "{said}");
-    assert!(said.contains("it is no report in JSON") && said.contains("--report profile.json"), "{said}");
+    assert!(said.contains("it is not a JSON report") && said.contains("--report profile.json"), "{said}");
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn foreign_servers_are_read_on_every_major() {
         assert_eq!(verdict(&diagnosis, "Settings"), "every commit waits until it is on disk.");
         assert!(verdict(&diagnosis, "Server").contains("you are a superuser"), "{diagnosis}");
         assert!(verdict(&diagnosis, "Data").ends_with("is in RAM (tmpfs)."), "{diagnosis}");
-        assert!(findings(&diagnosis).contains(&"POSTGRES_SHARED_BUFFERS does nothing"), "{diagnosis}");
+        assert!(findings(&diagnosis).contains(&"POSTGRES_SHARED_BUFFERS has no effect"), "{diagnosis}");
         let statements = rows(&diagnosis, "Commits there");
         assert!(statements.iter().all(|row| row["commits"]["value"].as_f64() >= Some(24.0)), "{diagnosis}");
     }
@@ -275,7 +275,7 @@ fn a_server_out_of_reach_is_an_error() {
     let scene = Scene::new(User::Ourselves);
     let outcome = scene.run(["doctor", "--url", "postgresql://postgres@127.0.0.1:1/postgres"]);
     assert_eq!(outcome.code, Some(1), "{outcome}");
-    assert!(outcome.stderr.starts_with("pgfresh: could not ask the server: "), "{outcome}");
+    assert!(outcome.stderr.starts_with("pgfresh: could not query the server: "), "{outcome}");
     assert!(outcome.stderr.contains("HINT: "), "{outcome}");
 }
 

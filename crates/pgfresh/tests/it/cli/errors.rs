@@ -99,13 +99,13 @@ fn a_command_that_cannot_be_run() {
         &["run", "--", "nothing-of-this-name"],
         127,
         r#"pgfresh: could not run "nothing-of-this-name": No such file or directory
-        HINT:  Give a program and its arguments after "--"; for shell syntax: -- sh -c '…'."#,
+        HINT:  Write a program and its arguments after "--". For shell syntax, use: -- sh -c '…'."#,
     );
     check(
         &["run", "--", "/etc/passwd"],
         126,
         r#"pgfresh: could not run "/etc/passwd": Permission denied
-        HINT:  Give a program and its arguments after "--"; for shell syntax: -- sh -c '…'."#,
+        HINT:  Write a program and its arguments after "--". For shell syntax, use: -- sh -c '…'."#,
     );
 }
 
@@ -149,11 +149,11 @@ fn words_that_the_command_line_does_not_know() {
 #[test]
 fn variables_that_cannot_be_filled_in() {
     for (assignment, why) in [
-        ("URL", "it is not NAME=TEMPLATE"),
+        ("URL", "expected NAME=TEMPLATE"),
         ("=x", "the name is empty"),
         (
             "A={nothing}",
-            "\"{nothing}\" is not known: there are {url}, {host}, {port}, {user}, {password}, {database}",
+            "\"{nothing}\" is not a placeholder: expected {url}, {host}, {port}, {user}, {password}, {database}",
         ),
         ("A={url", "a \"{\" is not closed"),
     ] {
@@ -200,12 +200,12 @@ fn no_installation_of_a_major() {
     let outcome = Outcome { stderr: format!("{said}\n{hint}"), ..outcome };
     let expected = format!(
         "pgfresh: could not find PostgreSQL {major}
-        DETAIL:  Looked at PATH, \"pg_config --bindir\", /usr/lib/postgresql/*/bin, /usr/pgsql-*/bin, \
+        DETAIL:  Searched PATH, \"pg_config --bindir\", /usr/lib/postgresql/*/bin, /usr/pgsql-*/bin, \
         /opt/homebrew/opt/postgresql@*/bin, /usr/local/opt/postgresql@*/bin, \
         /home/linuxbrew/.linuxbrew/opt/postgresql@*/bin, /Applications/Postgres.app/Contents/Versions/*/bin, \
         /Library/PostgreSQL/*/bin, /opt/local/lib/postgresql*/bin, /usr/lib/postgresql*/bin, /usr/local/pgsql/bin.
         HINT:  Install it (Debian: apt install postgresql-{major}; Homebrew: brew install postgresql@{major}), \
-        or npm or pip, with which pgfresh downloads it."
+        or npm or pip, which pgfresh uses to download it."
     );
     assert_says(&scene, &outcome, 125, &expected);
 }
@@ -224,31 +224,31 @@ fn binaries_that_are_not_there() {
 fn binaries_that_are_something_else() {
     check_installation(
         "echo garbage; echo more",
-        r#"pgfresh: "DIR/stub/postgres" is no PostgreSQL server
-        DETAIL:  It said: garbage
+        r#"pgfresh: "DIR/stub/postgres" is not a PostgreSQL server
+        DETAIL:  Output: garbage
         HINT:  Name a directory that has PostgreSQL's postgres and initdb with --postgres."#,
     );
     check_installation(
         "echo 'postgres (PostgreSQL) 15.1'",
-        r#"pgfresh: "DIR/stub/postgres" is no PostgreSQL server
-        DETAIL:  It said: postgres (PostgreSQL) 15.1
+        r#"pgfresh: "DIR/stub/postgres" is not a PostgreSQL server
+        DETAIL:  Output: postgres (PostgreSQL) 15.1
         HINT:  Name a directory that has PostgreSQL's postgres and initdb with --postgres."#,
     );
     check_installation(
         "echo 'postgres (PostgreSQL) 12.22'",
         r#"pgfresh: "DIR/stub/postgres" is version 12.22, which pgfresh does not support
-        HINT:  Version 13 and newer ones are; name one with --postgres."#,
+        HINT:  pgfresh supports version 13 and later; select one with --postgres."#,
     );
     check_installation(
         "echo 'a library is missing' >&2; exit 127",
-        r#"pgfresh: could not ask "DIR/stub/postgres --version": exit status: 127
-        DETAIL:  It said: a library is missing
+        r#"pgfresh: could not run "DIR/stub/postgres --version": exit status: 127
+        DETAIL:  Output: a library is missing
         HINT:  Name a directory that has PostgreSQL's postgres and initdb with --postgres."#,
     );
     check_installation(
         "kill -SEGV $$",
-        r#"pgfresh: could not ask "DIR/stub/postgres --version": signal: 11 (SIGSEGV)
-        DETAIL:  It said: (nothing)
+        r#"pgfresh: could not run "DIR/stub/postgres --version": signal: 11 (SIGSEGV)
+        DETAIL:  Output: (nothing)
         HINT:  Name a directory that has PostgreSQL's postgres and initdb with --postgres."#,
     );
 }
@@ -257,7 +257,7 @@ fn binaries_that_are_something_else() {
 fn binaries_that_never_answer() {
     check_installation(
         "exec sleep 600",
-        r#"pgfresh: could not ask "DIR/stub/postgres --version": no answer after 10 s
+        r#"pgfresh: could not run "DIR/stub/postgres --version": no response after 10 s
         HINT:  Name a directory that has PostgreSQL's postgres and initdb with --postgres."#,
     );
 }
@@ -304,8 +304,8 @@ fn an_initdb_that_fails() {
         &scene,
         &outcome,
         125,
-        "pgfresh: could not make a cluster: initdb ended with exit status: 4
-        DETAIL:  Its last line: initdb: error: no such luck",
+        "pgfresh: could not create a cluster: initdb ended with exit status: 4
+        DETAIL:  Last line of the output: initdb: error: no such luck",
     );
 }
 
@@ -314,7 +314,7 @@ fn settings_that_pgfresh_refuses() {
     for name in ["port", "Listen_Addresses", "data_directory", "unix_socket_directories", "logging_collector"]
     {
         let (pair, lower) = (format!("{name}=x"), name.to_lowercase());
-        let expected = format!("pgfresh: cannot set \"{lower}\": pgfresh keeps the server private with it");
+        let expected = format!("pgfresh: cannot set \"{lower}\": pgfresh uses it to keep the server private");
         check(&["run", "--set", &pair, "--", "true"], 125, &expected);
     }
     check(
@@ -326,7 +326,7 @@ fn settings_that_pgfresh_refuses() {
     check(
         &["run", "--set", "a b=1", "--", "true"],
         125,
-        "pgfresh: cannot set \"a b\": a name has letters, digits, underscores and dots only",
+        "pgfresh: cannot set \"a b\": a name can contain only letters, digits, underscores and dots",
     );
 }
 
@@ -373,7 +373,7 @@ fn configuration_files_are_corrected_by_line_and_word() {
         ("[postgras]\n", "1: unknown table: \"postgras\"\nHINT:  Did you mean \"postgres\"?"),
         (
             "[postgres]\nzzz = 1\n",
-            "2: unknown key in [postgres]: \"zzz\"\nHINT:  Known are: version, settings, preset, place, space.",
+            "2: unknown key in [postgres]: \"zzz\"\nHINT:  Expected one of: version, settings, preset, place, space.",
         ),
         ("[postgres]\nversion = 12\n", &format!("2: bad value for \"version\": {known}")),
         ("[postgres]\npreset = \"slow\"\n", "2: bad value for \"preset\": expected fast or durable"),
@@ -429,7 +429,7 @@ fn places_that_cannot_be_used() {
         &["run", "--place", "/nowhere/at/all", "--", "true"],
         125,
         "pgfresh: could not use \"/nowhere/at/all\": No such file or directory
-        HINT:  Make it, or name another directory: --place PATH, or place = \"PATH\".",
+        HINT:  Create the directory, or use a different one: --place PATH, or place = \"PATH\".",
     );
     let closed = |scene: &Scene| {
         let place = scene.directory.join("closed/place");
@@ -437,7 +437,8 @@ fn places_that_cannot_be_used() {
         fs::set_permissions(place.parent().unwrap(), fs::Permissions::from_mode(0o700)).unwrap();
         place.to_str().unwrap().to_owned()
     };
-    let hint = "HINT:  Name a directory with room and rights: --place PATH, or place = \"PATH\".";
+    let hint =
+        "HINT:  Use a directory with enough space and write permission: --place PATH, or place = \"PATH\".";
     if is_root() {
         let scene = Scene::new(User::Ourselves);
         let place = closed(&scene);
@@ -446,7 +447,7 @@ fn places_that_cannot_be_used() {
         assert!(said.starts_with("pgfresh: cannot place "), "{outcome}");
         assert!(said.ends_with("/closed/place\": the server's account "), "{outcome}");
         let rest = account.trim_start_matches(|letter: char| letter.is_ascii_digit());
-        assert_eq!(rest.trim_end(), format!(") may not enter it\n{hint}"));
+        assert_eq!(rest.trim_end(), format!(") cannot enter it\n{hint}"));
         let scene = Scene::new(User::Nobody);
         let place = closed(&scene);
         let outcome = scene.run(["run", "--place", &place, "--", "true"]);
@@ -467,7 +468,7 @@ fn a_cache_that_others_can_write_in() {
         &scene,
         &outcome,
         125,
-        r#"pgfresh: could not use "DIR/open": it is not a directory of ours, or others may write in it
+        r#"pgfresh: could not use "DIR/open": it belongs to a different user, or other users can write to it
         HINT:  Choose a writable directory with PGFRESH_CACHE (the cache), --place PATH (the data), or XDG_DATA_HOME (servers with a name)."#,
     );
 }

@@ -118,10 +118,10 @@ fn no_file_is_overwritten_or_replaced_from_below() {
         make(&path);
         let outcome = init(&scene, &scene.directory, &[]);
         assert_eq!(outcome.code, Some(1), "{outcome}");
-        assert!(outcome.stderr.starts_with("pgfresh: pgfresh.toml exists already"), "{outcome}");
+        assert!(outcome.stderr.starts_with("pgfresh: pgfresh.toml already exists"), "{outcome}");
         let outcome = init(&scene, &below, &[]);
         assert_eq!(outcome.code, Some(1), "{outcome}");
-        assert!(outcome.stderr.contains("/pgfresh.toml\" applies to this folder already\n"), "{outcome}");
+        assert!(outcome.stderr.contains("/pgfresh.toml\" already applies to this folder\n"), "{outcome}");
         assert!(fs::read_dir(&below).unwrap().next().is_none());
         assert!(!scene.directory.join("nowhere").exists());
         assert!(fs::read(&path).map_or(true, |text| text == b"mine"));
@@ -175,7 +175,9 @@ fn project_below_is_named_instead_of_empty_file() {
     let outcome = init(&scene, &scene.directory, &[]);
     assert_eq!(outcome.code, Some(1), "{outcome}");
     assert!(
-        outcome.stderr.contains("They are: server, web.\nHINT:  Run \"pgfresh init\" there: cd server."),
+        outcome
+            .stderr
+            .contains("The projects are: server, web.\nHINT:  Run \"pgfresh init\" there: cd server."),
         "{outcome}"
     );
 }

@@ -116,7 +116,7 @@ fn open_prefers_this_runs_page() {
     let outcome = open(&scene, "/bin/echo");
     assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(1), ""), "{}", outcome.stderr);
     assert!(
-        outcome.stderr.starts_with("pgfresh: no server of this project runs\nHINT:  "),
+        outcome.stderr.starts_with("pgfresh: no server of this project is running\nHINT:  "),
         "{}",
         outcome.stderr
     );

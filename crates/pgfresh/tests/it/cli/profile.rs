@@ -293,7 +293,7 @@ fn ci_systems_get_each_test_as_a_testcase() {
     assert!(case("two").children().all(|node| !node.has_tag_name("system-out")), "{text}");
     // Commands that don't see tests don't write a test report.
     for (words, why) in [
-        (&["run", "--compare", "--report", "tests.xml", "--", "true"][..], "a comparison knows no tests"),
+        (&["run", "--compare", "--report", "tests.xml", "--", "true"][..], "has no results for single tests"),
         (&["profile", "--url", "postgresql://nowhere", "--report", "tests.xml"], "its name must end with"),
     ] {
         let refused = scene.run(words);
@@ -482,7 +482,7 @@ fn unwatchable_servers_fail_before_the_run() {
     let scene = Scene::new(User::Ourselves);
     for (url, expected) in [
         ("mysql://x", "cannot read the URL of the server"),
-        ("postgresql://me@localhost/x?sslmode=require", "it demands encryption"),
+        ("postgresql://me@localhost/x?sslmode=require", "it requires encryption"),
         ("postgresql://me@/x?host=/nowhere", "could not connect to the server"),
     ] {
         let outcome = scene.run(["profile", "--url", url, "--", "touch", "ran"]);
@@ -541,7 +541,7 @@ fn comparisons_alternate_and_compare_outcomes() {
     let words = ["run", "--compare", "-n", "2", "--report", "out.json", "--", "sh", "-euc", &script];
     let outcome = scene.run(words);
     assert!(outcome.code == Some(0) && outcome.stdout.is_empty(), "{outcome}");
-    assert!(outcome.stderr.contains("All 4 runs ended alike: exit code 0, 12 passed."), "{outcome}");
+    assert!(outcome.stderr.contains("All 4 runs ended the same way: exit code 0, 12 passed."), "{outcome}");
     let turns = fs::read_to_string(scene.directory.join("turns")).unwrap();
     assert_eq!(turns.split_whitespace().collect::<Vec<_>>(), ["on", "off", "off", "on"]);
     let report = read(&scene, "out.json");
@@ -593,7 +593,7 @@ fn comparisons_show_failures_on_one_side() {
     let script = format!("echo the reason; test $({psql} -XAtqc 'SHOW fsync') = on");
     let outcome = scene.run(["run", "--compare", "-n", "1", "--", "sh", "-euc", &script]);
     assert_eq!(outcome.code, Some(1), "{outcome}");
-    let verdict = "Not all runs ended alike; of a command that fails no gain is stated.";
+    let verdict = "The runs ended differently; no gain is reported for a command that fails.";
     assert!(outcome.stderr.contains(verdict) && !outcome.stderr.contains("as fast"), "{outcome}");
     assert!(outcome.stderr.contains("(pgfresh):\nthe reason\n"), "{outcome}");
     assert!(!outcome.stderr.contains("(durable, on disk):"), "{outcome}");

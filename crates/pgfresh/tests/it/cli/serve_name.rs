@@ -268,7 +268,7 @@ fn conflicts_are_named_with_a_hint() {
     assert_eq!(
         runs,
         format!(
-            "pgfresh: server \"dev\" of this project runs already (process {pid})\n\
+            "pgfresh: server \"dev\" of this project is already running (process {pid})\n\
              HINT:  \"pgfresh status\" prints its URL.\n"
         )
     );
@@ -281,7 +281,7 @@ fn conflicts_are_named_with_a_hint() {
     assert_eq!(
         taken,
         format!(
-            "pgfresh: could not listen on 127.0.0.1:{port}: {who} does\n\
+            "pgfresh: could not listen on 127.0.0.1:{port}: {who} already does\n\
              HINT:  Stop it, or choose another port with --port.\n"
         )
     );
@@ -299,7 +299,7 @@ fn conflicts_are_named_with_a_hint() {
 
     let foreign = TcpListener::bind(("127.0.0.1", port.parse::<u16>().unwrap())).unwrap();
     let taken = failure(&scene, &[]);
-    let who = format!("(process {}) does\nHINT:  ", std::process::id());
+    let who = format!("(process {}) already does\nHINT:  ", std::process::id());
     assert!(taken.starts_with("pgfresh: could not listen on 127.0.0.1:") && taken.contains(&who), "{taken}");
     drop(foreign);
 }
@@ -310,7 +310,7 @@ fn unusable_data_stay_and_names_are_checked() {
     Named::start(&scene, &[]).end(Signal::INT);
     let newer = postgres(18);
     let refused = failure(&scene, &["--postgres", &newer]);
-    assert!(refused.starts_with("pgfresh: cannot start server \"dev\" with PostgreSQL 18: its data are of 15\nHINT:  Start it with --postgres 15, or with --reset"), "{refused}");
+    assert!(refused.starts_with("pgfresh: cannot start server \"dev\" with PostgreSQL 18: its data is from PostgreSQL 15\nHINT:  Start it with --postgres 15, or with --reset"), "{refused}");
     let reset = Named::start(&scene, &["--postgres", &newer, "--reset"]);
     assert_eq!(reset.query("SELECT current_setting('server_version_num')::int / 10000"), "18");
     reset.end(Signal::INT);

@@ -67,7 +67,7 @@ fn comparisons_fit_terminals_of_any_width() {
     for columns in WIDTHS {
         let lines = lines(&scene, columns, &words);
         assert_fit(&lines, columns);
-        assert!(lines.join(" ").contains("All 2 runs ended alike"), "{lines:?}");
+        assert!(lines.join(" ").contains("All 2 runs ended the same way"), "{lines:?}");
     }
 }
 

@@ -67,7 +67,7 @@ impl Going {
 }
 
 /// Hint in the error from a pgfresh that is ending.
-const HINT: &str = "The database is removed. Lease another one from a pgfresh that runs.";
+const HINT: &str = "The database was removed. Lease a new database from a running pgfresh server.";
 
 /// How a session ended.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

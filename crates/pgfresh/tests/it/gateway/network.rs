@@ -98,7 +98,7 @@ fn listening_beyond_loopback_requires_a_password() {
         (
             Some(1),
             "pgfresh: cannot listen on 0.0.0.0 without a password\n\
-             HINT:  Set PGFRESH_PASSWORD to one that clients are told.\n"
+             HINT:  Set PGFRESH_PASSWORD to a password, and give it to the clients.\n"
         ),
         "{outcome}"
     );

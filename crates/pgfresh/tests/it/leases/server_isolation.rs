@@ -129,7 +129,7 @@ fn failed_restarts_print_reasons_and_keep_data(major: u32) {
             let error = &answer["error"];
             let says =
                 |part: &str, words: &str| error[part].as_str().is_some_and(|text| text.contains(words));
-            let message = "the server of \"mine\" did not start again";
+            let message = "the server of database \"mine\" did not restart";
             assert!(
                 code == 500 && error["code"] == "57P03" && error["message"] == message,
                 "{sql}: {answer}"

@@ -266,7 +266,8 @@ fn one_of_several_snapshots_per_name_succeeds(major: u32) {
         for (_, (status, problem)) in refused {
             let error = &problem["error"];
             assert_eq!((*status, &error["code"]), (409, &json!("42P04")), "{error}");
-            let message = format!("cannot use \"{template}\" as a name: there is such a template already");
+            let message =
+                format!("cannot use \"{template}\" as a name: a template with this name already exists");
             assert_eq!(error["message"], message);
         }
         let mut copy =

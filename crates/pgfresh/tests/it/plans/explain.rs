@@ -96,11 +96,11 @@ fn findings_and_syntax_errors_are_told() {
 fn explain_needs_statistics_and_a_statement() {
     let scene = scene();
     for (arguments, message) in [
-        (vec!["explain", "SELECT 1"], "no statistics of production are given"),
+        (vec!["explain", "SELECT 1"], "no production statistics are given"),
         (vec!["explain", "--statistics", "none.json", "SELECT 1"], "could not read \"none.json\""),
         (vec!["explain", "--statistics", "schema.sql", "SELECT 1"], "\"schema.sql\" has no valid statistics"),
         (vec!["explain", "--statistics", "production.json", "nothing.sql"], "could not read \"nothing.sql\""),
-        (vec!["explain", "--statistics", "production.json", " ; "], "there is no statement"),
+        (vec!["explain", "--statistics", "production.json", " ; "], "the input contains no SQL statement"),
     ] {
         let outcome = scene.run(&arguments);
         assert_eq!(outcome.code, Some(1), "{arguments:?}: {outcome}");

@@ -214,7 +214,7 @@ fn a_role_sees_its_own_columns_only(major: u32) {
     let script = "$pgfresh template import --statistics \"$DATABASE_URL?options=-c%20role%3Dreader\" >file";
     let outcome = run(&scene, major, script);
     for expected in [
-        "incomplete statistics of public.closed, public.half: the role may not SELECT all their columns",
+        "incomplete statistics of public.closed, public.half: the role lacks SELECT on some of their columns",
         "incomplete statistics of public.rows: row-level security hides them from the role",
     ] {
         assert!(outcome.stderr.contains(expected), "{outcome}");

@@ -88,14 +88,14 @@ fn wrong_options_fail_before_the_command() {
         (&["--statistics", "broken.json"], "\"broken.json\" has no valid statistics"),
         (&["--plans-baseline", "none.json"], "could not read the baseline \"none.json\""),
         (&["--plans-baseline", "broken.json"], "could not read the baseline \"broken.json\""),
-        (&["--update-baseline"], "cannot update a baseline without its name"),
+        (&["--update-baseline"], "cannot update a baseline: its file is not given"),
     ] {
         let outcome = suite.run(options, "touch ran");
         assert!(outcome.code == Some(125) && outcome.stderr.contains(message), "{options:?}: {outcome}");
     }
     suite.scene.write("pgfresh.toml", "");
     let outcome = suite.run(&[], "touch ran");
-    assert!(outcome.code == Some(125) && outcome.stderr.contains("no statistics of production"), "{outcome}");
+    assert!(outcome.code == Some(125) && outcome.stderr.contains("no production statistics"), "{outcome}");
     let outcome = suite.run(&["--compare"], "touch ran");
     assert!(outcome.code == Some(2) && outcome.stderr.contains("cannot be used with"), "{outcome}");
     assert!(!suite.scene.directory.join("ran").exists());
@@ -110,7 +110,8 @@ fn foreign_statistics_and_empty_suites_are_said() {
     }
     suite.scene.write("other.json", &statistics.to_string());
     let outcome = suite.run(&["--statistics", "other.json"], QUERY);
-    let message = "the template has no table of the statistics: they may be those of another database";
+    let message =
+        "the template has none of the tables in the statistics, which may come from a different database";
     let words: Vec<_> = outcome.stderr.split_whitespace().collect();
     assert!(outcome.code == Some(0) && words.join(" ").contains(message), "{outcome}");
     let outcome = suite.run(&[], "exit 4");

@@ -160,14 +160,14 @@ fn machines_fetch_templates_of_others() {
         // Push explicitly.
         let outcome = finish(fleet.pusher("builder", &running, &["template", "push"]));
         assert!(
-            outcome.code == Some(0) && outcome.stdout.contains("is there already"),
+            outcome.code == Some(0) && outcome.stdout.contains("is already in the remote"),
             "{context}: {outcome}"
         );
         let outcome = finish(fleet.reader("third", &running, &["template", "pull"]));
         assert!(outcome.code == Some(0) && outcome.stdout.contains("taken over"), "{context}: {outcome}");
         let outcome = finish(fleet.reader("third", &running, &["template", "pull"]));
         assert!(
-            outcome.code == Some(0) && outcome.stdout.contains("is here already"),
+            outcome.code == Some(0) && outcome.stdout.contains("is already in the cache"),
             "{context}: {outcome}"
         );
         let outcome = finish(fleet.pusher("third", &running, &["template", "list"]));
@@ -300,10 +300,10 @@ fn only_the_branch_that_is_named_pushes() {
     assert_eq!(push("main", &[("GITLAB_CI", "true"), ("CI_COMMIT_BRANCH", "main")]), 1);
     // Verbose output contains the reason.
     let feature = [("GITLAB_CI", "true"), ("CI_COMMIT_BRANCH", "feature")];
-    let nowhere = "no CI system says which this is";
+    let nowhere = "no CI system names the current branch";
     for (push, variables, verbose, why) in [
-        ("main", &feature[..], true, Some("\"main\", and this is \"feature\"")),
-        ("alway", &[], true, Some(&*format!("\"alway\", and {nowhere}"))),
+        ("main", &feature[..], true, Some("\"main\" pushes, and this is \"feature\"")),
+        ("alway", &[], true, Some(&*format!("\"alway\" pushes, and {nowhere}"))),
         ("main", &feature, false, None),
         ("never", &feature, true, None),
     ] {
@@ -313,10 +313,7 @@ fn only_the_branch_that_is_named_pushes() {
         let outcome = finish(command);
         let lines = outcome.stderr.lines().filter(|line| line.contains("nothing is pushed"));
         let said = why.map(|why| {
-            format!(
-                "pgfresh: nothing is pushed to {} after a build: that waits for the branch {why}",
-                running.writes
-            )
+            format!("pgfresh: nothing is pushed to {} after a build: only the branch {why}", running.writes)
         });
         assert_eq!(lines.collect::<Vec<_>>(), Vec::from_iter(said.as_deref()), "{push}: {outcome}");
     }
@@ -335,7 +332,7 @@ fn missing_directories_are_reported_not_created() {
     let running = Store::File.start(&fleet.scene);
     fs::remove_dir(&running.folder).unwrap();
     let said = format!(
-        "{}: could not open the store: there is no such directory: mount or create it",
+        "{}: could not open the store: the directory does not exist: mount or create it",
         running.writes
     );
     for command in [fleet.reader("reader", &running, &ask()), fleet.pusher("builder", &running, &ask())] {
@@ -356,9 +353,9 @@ fn missing_directories_are_reported_not_created() {
 fn ci_output_names_missing_remote_settings() {
     let fleet = Fleet::new();
     let url = "file:///srv/templates";
-    let untrusted = format!("no key is trusted, and pgfresh run refuses {url} without");
+    let untrusted = format!("no key is trusted, so pgfresh run rejects all templates from {url}");
     let (mounted, unused) =
-        (format!("# - {url}: mount the directory on each runner, "), "and nothing is in the remote");
+        (format!("# - {url}: mount the directory on each runner, "), "and the remote stays empty");
     let said = |keys: &str| {
         let mut command = fleet.pgfresh("any", url, &[], &["ci", "github"]);
         let outcome = finish({
@@ -389,7 +386,7 @@ fn invalid_remote_settings_give_one_line() {
         refused(url, &ask(), &fleet.public, "cannot use the remote template cache: expected ");
     }
     refused("file:///nowhere", &ask(), "", "no key is trusted");
-    refused("file:///nowhere", &["template", "push"], "", "there is no key to sign with");
+    refused("file:///nowhere", &["template", "push"], "", "no signing key is configured");
     refused("", &["template", "pull"], &fleet.public, "there is no remote template cache");
     let url = "https://me:hidden@cache.example/x";
     refused("", &["template", "list", "--cache-remote", url], &fleet.public, "is on the command line");

@@ -33,7 +33,7 @@ fn heads_without_trusted_signature_are_unused() {
     let other = fs::read_to_string(running.folder.join("heads").join(fleet.fingerprint())).unwrap();
     fs::remove_file(fleet.scene.directory.join("migrations/0002.sql")).unwrap();
     fs::write(&head, &other).unwrap();
-    assert_refused(&fleet, &running, "its signature is that of template");
+    assert_refused(&fleet, &running, "its signature belongs to template");
     // The other template's tree with this template's head.
     let line = |text: &str| text.lines().nth(1).unwrap().to_owned();
     fs::write(&head, good.replace(&line(&good), &line(&other))).unwrap();
@@ -43,8 +43,8 @@ fn heads_without_trusted_signature_are_unused() {
     for (text, why) in [
         (unsigned.as_str(), "its signature is damaged"),
         (&good.replacen("remote 1", "remote 2", 1), "a newer pgfresh has written it"),
-        ("", "it is no head of a template"),
-        (&"x".repeat(1 << 20), "it is longer than it may be"),
+        ("", "it is not a template head"),
+        (&"x".repeat(1 << 20), "it is too long"),
     ] {
         fs::write(&head, text).unwrap();
         assert_refused(&fleet, &running, why);

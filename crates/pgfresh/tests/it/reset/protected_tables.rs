@@ -49,7 +49,7 @@ fn a_published_table_without_a_key_is_reset(major: u32) {
     fixture.plays("INSERT INTO target VALUES (1)", rows, "0 1 0");
     let status = fixture.server.leases.status();
     assert_eq!(status.errors, [], "PostgreSQL {major}");
-    let why = "a published table whose rows cannot be deleted was touched that others refer to";
+    let why = "a published table was touched whose rows cannot be deleted and that other tables reference";
     assert_eq!(status.dropped, [(why, 3)], "PostgreSQL {major}");
 }
 

@@ -242,7 +242,7 @@ fn parameters_are_the_same_in_any_spelling() {
         let others = ["-c pgfresh.linger=60s -c datestyle=ISO,\\ DMY", &wanted.replace("MDY", "DMY"), ""];
         for options in others {
             let error = serve.connect("spelled", options).err().expect(options);
-            assert_eq!(error.message, "database \"spelled\" has a session with other start-up parameters");
+            assert_eq!(error.message, "database \"spelled\" has a session with different startup parameters");
         }
     }
 }

@@ -157,7 +157,7 @@ fn successive_sessions_share_only_data() {
     // A second concurrent session gets an error with a hint.
     let refused = serve.lingering("shared").err().unwrap();
     assert_eq!(refused.sqlstate, "55006");
-    assert!(refused.message.contains("\"shared\" has a session already"), "{refused:?}");
+    assert!(refused.message.contains("\"shared\" already has a session"), "{refused:?}");
     two.close();
     // A client that disconnects during a statement, a group, or a COPY leaves the lease to the next client.
     for mess in [

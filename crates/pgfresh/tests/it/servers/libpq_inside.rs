@@ -60,7 +60,7 @@ fn dblink_in_rollback_isolation_is_refused(major: u32) {
     let sql = "DO $$DECLARE detail text; BEGIN PERFORM log_alone('kept'); EXCEPTION WHEN OTHERS THEN
         GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL; INSERT INTO audit VALUES (detail); END$$; SELECT * FROM audit";
     let seen = query(&scene, major, &["--isolation", "rollback"], sql);
-    assert!(seen.contains("database \"app\" has a session already"), "PostgreSQL {major}: {seen}");
+    assert!(seen.contains("database \"app\" already has a session"), "PostgreSQL {major}: {seen}");
 }
 
 /// Runs pgfresh in a new mount namespace where libpq's default sockets are those of `other`.

@@ -7,7 +7,7 @@ use super::{assert_fails, project};
 use crate::common::{User, finish, postgres};
 
 /// Warning about a setup that hasn't changed anything.
-const NOTHING: &str = "pgfresh: the setup of template \"app\" has made nothing in its database: see that it connects to \
+const NOTHING: &str = "pgfresh: the setup of template \"app\" created nothing in its database: check that it connects to \
     DATABASE_URL\n";
 
 #[test]
@@ -44,7 +44,7 @@ fn only_setups_without_effect_are_reported() {
         assert_eq!((again.code, again.stderr.as_str()), (Some(0), ""), "{words}: {again}");
     }
     let bare = scene.run(["run", "--", "true"]);
-    assert!(bare.code == Some(0) && !bare.stderr.contains("has made nothing"), "{bare}");
+    assert!(bare.code == Some(0) && !bare.stderr.contains("created nothing"), "{bare}");
 }
 
 #[test]
@@ -73,8 +73,8 @@ fn a_setup_cannot_move_the_servers_log() {
 #[test]
 fn unrunnable_setup_programs_are_named() {
     const MISSING: &str =
-        "\nHINT:  Install the program that the setup runs, or write it with its path: sh does not find it.";
-    const REFUSED: &str = "\nHINT:  Make what the setup runs executable (chmod +x), or name the program that runs it: sh cannot run it.";
+        "\nHINT:  sh cannot find the setup's program: install it, or write it with its path.";
+    const REFUSED: &str = "\nHINT:  sh cannot run the setup's program: make it executable (chmod +x), or run it with its interpreter.";
     let scene = project(User::Ourselves, "");
     fs::write(scene.directory.join("migrate"), "true\n").unwrap();
     for (setup, expected) in [("alembc upgrade head", MISSING), ("./migrate", REFUSED)] {
@@ -92,7 +92,7 @@ fn unrunnable_setup_programs_are_named() {
 fn sql_files_that_leave_a_transaction_open_fail() {
     let scene = project(User::Ourselves, "");
     let open = "pgfresh: \"open.sql\" leaves a transaction open\n\
-        HINT:  End it with COMMIT in the same file: each file has a session of its own.\n";
+        HINT:  End the transaction with COMMIT in the same file: each file runs in its own session.\n";
     scene.write("whole.sql", "BEGIN; CREATE TABLE whole (); COMMIT;");
     // This also applies without psql.
     let bare = postgres(18);

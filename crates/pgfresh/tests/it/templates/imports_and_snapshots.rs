@@ -31,7 +31,7 @@ fn imports_have_roles_and_no_rows() {
     scene.write("schema.sql", "-- Mine.");
     assert_fails(
         &scene.run(["run", "--", "sh", "-c", &import]),
-        &["\"schema.sql\" is there already", "HINT:  Choose another name, or remove the file first."],
+        &["\"schema.sql\" already exists", "HINT:  Choose another name, or remove the file first."],
     );
     assert_eq!(fs::read_to_string(scene.directory.join("schema.sql")).unwrap(), "-- Mine.");
 }
@@ -56,8 +56,8 @@ fn saved_snapshots_make_templates() {
     assert_eq!(scene.query(&[], "SELECT count(*), nextval('number') FROM kept"), "3|7");
     for (words, expected) in [
         ("b --save none/x.dump", &["could not write \"none/x.dump\": No such file"][..]),
-        ("b --save pgfresh.toml", &["\"pgfresh.toml\" is there already"]),
-        ("'b 2' --save x.dump", &["\"b 2\" cannot be the name of a template: it has letters, digits"]),
+        ("b --save pgfresh.toml", &["\"pgfresh.toml\" already exists"]),
+        ("'b 2' --save x.dump", &["\"b 2\" cannot be the name of a template: expected at most"]),
         ("template1", &["\"template1\" cannot be the name of a template"]),
     ] {
         let command = format!("psql -qc '' dbname=scratch && {program} snapshot scratch as {words}");
@@ -149,8 +149,8 @@ fn unwritten_snapshots_exist_in_the_server() {
     assert_fails(
         &outcome,
         &[
-            "pgfresh: template \"b\" was made, but not written: could not read the database: pg_dump ended with exit",
-            "DETAIL:  It said: pg_dump: error: no luck\n",
+            "pgfresh: template \"b\" was created, but could not be written to the file: could not read the database: pg_dump ended with exit",
+            "DETAIL:  Output: pg_dump: error: no luck\n",
         ],
     );
     assert!(!scene.directory.join("x.dump").exists() && !scene.directory.join("x.dump.part").exists());
@@ -212,13 +212,13 @@ fn only_used_unreadable_paths_are_errors() {
     for (wanted, words) in [
         (
             "'closed'",
-            &["could not read \"", "/closed\": Permission denied", "HINT:  Give yourself the right"][..],
+            &["could not read \"", "/closed\": Permission denied", "HINT:  Make it readable (chmod u+r)."][..],
         ),
         ("'closed/*.sql'", &["/closed\": Permission denied"]),
         ("'closed/2.sql'", &["/closed/2.sql\": Permission denied"]),
         (
             "'db/old.sql'",
-            &["/db/old.sql\": it is a link to \"nowhere\", which does not exist", "HINT:  Mend the link"],
+            &["/db/old.sql\": it is a link to \"nowhere\", which does not exist", "HINT:  Repair the link"],
         ),
     ] {
         scene.write("shop/pgfresh.toml", &config(wanted));

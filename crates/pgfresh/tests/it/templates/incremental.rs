@@ -362,7 +362,10 @@ fn setups_writing_inputs_are_built_in_full() {
     build(&scene, &[]);
     scene.write("migrations/0002.sql", "CREATE TABLE carts ();");
     let (said, _) = build(&scene, &[]);
-    for words in ["once more, because meanwhile: schema.txt changed\n", ") in full: schema.txt changed\n"] {
+    for words in [
+        "building again, because inputs changed during the build: schema.txt changed\n",
+        ") in full: schema.txt changed\n",
+    ] {
         assert!(said.contains(words), "{said}");
     }
     assert_eq!(ran(&scene), ["0001", "0002", "0001", "0002"]);

@@ -25,14 +25,14 @@ fn mistakes_are_named_with_line_and_suggestion() {
         ),
         (
             "[template.'a b']\nsetup = 'x'\n",
-            &["pgfresh.toml:1: \"a b\" cannot be the name of a template: it has letters"],
+            &["pgfresh.toml:1: \"a b\" cannot be the name of a template: expected at most"],
         ),
         ("[template.setup]\nsql = 'x'\n", &["pgfresh.toml:1: bad value for \"setup\""]),
         (
             "[template.a]\nfrom = 'b'\n[template.b]\nfrom = 'a'\n",
-            &["pgfresh.toml:4: templates go on from each other in a circle: a, b, a\n"],
+            &["pgfresh.toml:4: templates extend each other in a circle: a, b, a\n"],
         ),
-        ("[template.a]\nfrom = 'a'\n", &["pgfresh.toml:2: template \"a\" would go on from itself"]),
+        ("[template.a]\nfrom = 'a'\n", &["pgfresh.toml:2: template \"a\" would extend itself"]),
         ("\n[template]\n", &["pgfresh.toml:2: [template] needs setup, sql, dump or from", "HINT"]),
         ("[template]\nsql = ''\n", &["pgfresh.toml:2: bad value for \"sql\": it is empty"]),
         ("[template]\nsql = [\n'a',\n' ']\n", &["pgfresh.toml:2: bad value for \"sql\": it is empty"]),
@@ -52,7 +52,10 @@ fn mistakes_are_named_with_line_and_suggestion() {
     command.env_remove("PGFRESH_PLACE");
     let place = scene.directory.join("nope");
     let expected = format!("could not use \"{}\": No such file", place.display());
-    assert_fails(&finish(command), &[&expected, "HINT:  Make it, or name another directory: --place PATH"]);
+    assert_fails(
+        &finish(command),
+        &[&expected, "HINT:  Create the directory, or use a different one: --place PATH"],
+    );
 }
 
 #[test]
@@ -110,9 +113,7 @@ fn paths_of_wrong_kind_are_named() {
     for (words, expected) in [
         (
             "run --sql data.dump -- true",
-            &[
-                "pgfresh: \"data.dump\" is a dump, not SQL\nHINT:  Name it in dump = \"data.dump\" (--dump).\n",
-            ][..],
+            &["pgfresh: \"data.dump\" is a dump, not SQL\nHINT:  Set dump = \"data.dump\" (--dump).\n"][..],
         ),
         ("run --sql . -- true", &["cannot read pattern \".\": it is the whole folder", "as in \"db/*.sql\""]),
         ("run --sql ./ -- true", &["cannot read pattern \"./\": it is the whole folder"]),
@@ -137,7 +138,7 @@ fn invalid_settings_fail_before_the_build() {
     let scene = project(User::Ourselves, CONFIG);
     let run = |setting: &str| scene.run(["run", "--set", setting, "--", "true"]);
     for (setting, error) in [
-        ("port=1", "pgfresh: cannot set \"port\": pgfresh keeps the server private with it\n"),
+        ("port=1", "pgfresh: cannot set \"port\": pgfresh uses it to keep the server private\n"),
         ("work_memm=1MB", "has no setting \"work_memm\"\nHINT:  Did you mean \"work_mem\"?"),
     ] {
         let outcome = run(setting);

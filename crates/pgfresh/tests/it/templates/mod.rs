@@ -299,7 +299,7 @@ fn chained_templates_share_their_base() {
     assert_eq!(scene.query(&["--template", "none"], "SELECT current_database()"), "postgres");
     assert_fails(
         &scene.run(["run", "--", "true"]),
-        &["cannot choose a template", "They are: base, app, other.", "--template NAME"],
+        &["cannot select a template", "The templates are: base, app, other.", "--template NAME"],
     );
     assert_fails(&scene.run(["run", "--template", "ap", "--", "true"]), &["there is no template \"ap\""]);
     scene.write("migrations/0001.sql", "CREATE TABLE orders (id bigint);");
@@ -332,7 +332,9 @@ fn changing_inputs_are_rebuilt_a_bounded_time() {
     scene.write("schema.txt", "");
     let outcome = scene.run(["template", "build"]);
     assert!(
-        outcome.stderr.contains("building once more, because meanwhile: schema.txt changed"),
+        outcome
+            .stderr
+            .contains("building again, because inputs changed during the build: schema.txt changed"),
         "{outcome}"
     );
     assert_eq!((outcome.code, runs(&scene)), (Some(0), 2));
@@ -340,7 +342,7 @@ fn changing_inputs_are_rebuilt_a_bounded_time() {
     scene.write("pgfresh.toml", &config);
     assert_fails(
         &scene.run(["template", "build"]),
-        &["its inputs change each time", "Last time: schema.txt changed."],
+        &["its inputs change each time", "Changed during the last build: schema.txt changed."],
     );
 }
 
@@ -481,7 +483,7 @@ fn a_template_travels_in_a_directory() {
         finish(command)
     };
     assert!(at_other(&["template", "pull", "carried"]).stdout.contains("taken over"));
-    assert!(at_other(&["template", "pull", "carried"]).stdout.contains("is here already"));
+    assert!(at_other(&["template", "pull", "carried"]).stdout.contains("is already in the cache"));
     let outcome = at_other(&["run", "--", ground::psql(), "-XAtqc", "SELECT count(*) FROM orders"]);
     assert_eq!((outcome.stdout.as_str(), outcome.stderr.as_str(), runs(&scene)), ("0\n", "", 1), "{outcome}");
 }

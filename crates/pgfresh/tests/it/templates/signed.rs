@@ -134,14 +134,17 @@ fn nothing_is_pushed_that_nobody_would_take() {
     keygen(&scene, "other");
     let push = |more: &[&str]| elsewhere(&scene, &[&key], &[&["template", "push", "out"], more].concat());
     assert_refused(&push(&[]), "cannot push a template without a signature");
-    assert_refused(&push(&["--key", "other"]), "cannot push with a key that [cache] keys do not name");
+    assert_refused(
+        &push(&["--key", "other"]),
+        "cannot push: the signing key is not one of the trusted [cache] keys",
+    );
     assert!(runs(&scene) == 0 && !scene.directory.join("out").exists(), "before anything is built");
     assert_eq!(push(&["--key", "k"]).code, Some(0));
-    assert_refused(&push(&["--key", "k.pub"]), "it is no secret key");
+    assert_refused(&push(&["--key", "k.pub"]), "it is not a secret key");
     assert_fails(&push(&["--key", "missing"]), &["could not read \"missing\""]);
     let nothing = elsewhere(&scene, &[], &["template", "verify", "out"]);
-    assert_fails(&nothing, &["there are no keys to verify with"]);
-    assert_fails(&scene.run(["template", "sign", "out"]), &["there is no key to sign with"]);
+    assert_fails(&nothing, &["no public keys are configured for verification"]);
+    assert_fails(&scene.run(["template", "sign", "out"]), &["no signing key is configured"]);
     assert_fails(&scene.run(["template", "sign", "migrations", "--key", "k"]), &["there is no template in"]);
 }
 
@@ -155,9 +158,9 @@ fn a_key_is_private_and_never_overwritten() {
     let mode = |name: &str| scene.directory.join(name).metadata().unwrap().permissions().mode() & 0o777;
     assert_eq!((mode("k"), mode("k.pub")), (0o600, 0o644));
     let before = fs::read(scene.directory.join("k")).unwrap();
-    assert_fails(&scene.run(["template", "keygen", "k"]), &["\"k\" is there already", "never overwritten"]);
+    assert_fails(&scene.run(["template", "keygen", "k"]), &["\"k\" already exists", "never overwritten"]);
     fs::rename(scene.directory.join("k"), scene.directory.join("kept")).unwrap();
-    assert_fails(&scene.run(["template", "keygen", "k"]), &["\"k.pub\" is there already"]);
+    assert_fails(&scene.run(["template", "keygen", "k"]), &["\"k.pub\" already exists"]);
     assert!(!scene.directory.join("k").exists());
     assert_eq!(fs::read(scene.directory.join("kept")).unwrap(), before);
     assert_fails(

@@ -127,7 +127,7 @@ fn signature_is_invalid_for_another_template() {
     let renamed = journey.folder.with_file_name("def");
     fs::rename(&journey.folder, &renamed).unwrap();
     let error = verify(&renamed, &journey.trusted(), &AtomicBool::new(false)).unwrap_err().to_string();
-    assert!(error.ends_with("def\": its signature is that of template abc"), "{error}");
+    assert!(error.ends_with("def\": its signature belongs to template abc"), "{error}");
     let there = Cache::locate(Some(&journey.directory.path().join("there"))).unwrap();
     assert!(there.import(&renamed, &journey.trusted(), &AtomicBool::new(false)).is_err());
     assert!(there.look_up("def").unwrap().is_none());
@@ -146,7 +146,7 @@ fn import_does_not_read_overlong_files() {
     let journey = SignedExport::new();
     let file = fs::File::options().write(true).open(journey.folder.join("data/base/1/rows")).unwrap();
     file.set_len(1 << 40).unwrap();
-    journey.expect_refusal("it is not as its manifest says");
+    journey.expect_refusal("it differs from its manifest");
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn signing_refuses_data_that_differs_from_manifest() {
     fs::write(&outside, "precious").unwrap();
     fs::remove_file(journey.folder.join("head")).unwrap();
     symlink(&outside, journey.folder.join("head")).unwrap();
-    journey.expect_refusal("it is no regular file");
+    journey.expect_refusal("it is not a regular file");
     sign(&journey.folder, &journey.key, &AtomicBool::new(false)).unwrap();
     assert_eq!(fs::read_to_string(outside).unwrap(), "precious");
     journey.import_into_new_cache(&journey.trusted()).unwrap();

@@ -124,7 +124,7 @@ class FaultTest {
     @Test
     void sharedDatabaseFailsTestOfFault() {
         Map<String, String> outcomes = BudgetTest.run(Shared.class);
-        String unfired = "fault did not fire: 40001 at commit (no such commit)";
+        String unfired = "fault did not fire: 40001 at commit (no matching commit)";
         assertEquals(Map.of("first", "", "second", unfired, "third", ""), outcomes);
     }
 

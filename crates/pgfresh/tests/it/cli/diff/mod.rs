@@ -188,7 +188,7 @@ fn kept_databases_are_compared_by_any_name() {
     let gone = scene.run(["diff", name]);
     assert_eq!(
         (gone.code, gone.stderr.lines().next()),
-        (Some(1), Some("pgfresh: no server of this project runs")),
+        (Some(1), Some("pgfresh: no server of this project is running")),
         "{gone}"
     );
 }
@@ -289,7 +289,7 @@ fn long_differences_are_shortened_and_counted() {
         "{shown}"
     );
     assert!(shown.contains("  + id=10\n  … not shown: 20 inserted\n"), "{shown}");
-    assert!(shown.contains("\n… and 10 more tables: 55 inserted\nHINT:  \"pgfresh diff x --table TABLE\" shows one of them.\n"), "{shown}");
+    assert!(shown.contains("\n… and 10 more tables: 55 inserted\nHINT:  \"pgfresh diff x --table TABLE\" shows a single table.\n"), "{shown}");
     assert!(
         shown.ends_with("public.t3: 4 inserted\n  + id=1\n  + id=2\n  … not shown: 2 inserted\n"),
         "{shown}"

@@ -105,7 +105,7 @@ fn spent_budget_is_named() {
         "echo >>runs; psql -XAtqc 'INSERT INTO audit DEFAULT VALUES'",
     ]);
     assert_eq!((outcome.code, runs(&scene)), (Some(125), 1), "{outcome}");
-    let reason = "all tests: the budget of 1 ms is spent: --budget sets another";
+    let reason = "all tests: the budget of 1 ms is spent: --budget sets a larger budget";
     assert!(
         outcome.stdout.contains(reason) && outcome.stdout.contains("time: 1 run without faults"),
         "{outcome}"

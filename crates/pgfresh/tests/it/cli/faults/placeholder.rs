@@ -53,8 +53,8 @@ fn flaky_and_failing_tests_are_left_out() {
     assert_eq!((outcome.code, findings(&report)), (Some(0), BTreeSet::new()), "{outcome}");
     let left_out = report["runs"]["left_out"].to_string();
     for reason in [
-        "{\"because\":\"fails without faults, with exit code 1, in a run of its own\",\"test\":\"broken\"}",
-        "{\"because\":\"is flaky: one of two runs fails without faults, with exit code 1, in a run of its own\",\"test\":\"flaky\"}",
+        "{\"because\":\"fails without faults, with exit code 1, when it runs alone\",\"test\":\"broken\"}",
+        "{\"because\":\"is flaky: one of two runs fails without faults, with exit code 1, when it runs alone\",\"test\":\"flaky\"}",
     ] {
         assert!(left_out.contains(reason), "{left_out}");
     }
@@ -74,7 +74,7 @@ fn test_that_hangs_alone_is_left_out() {
     scene.write("suite.sh", &suite("stuck good", &body));
     let outcome = trials(&scene, 15, &[], &SUITE);
     let left_out = report(&outcome)["runs"]["left_out"].to_string();
-    let reason = "{\"because\":\"hangs without faults, in a run of its own\",\"test\":\"stuck\"}";
+    let reason = "{\"because\":\"hangs without faults, when it runs alone\",\"test\":\"stuck\"}";
     assert!(left_out.contains(reason), "{outcome}");
     assert_eq!(outcome.code, Some(0), "{outcome}");
 }
@@ -87,7 +87,7 @@ fn words_that_choose_other_tests_are_refused() {
     assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(2), ""), "{outcome}");
     let expected = "pgfresh: the command for the test \"one\" also runs \"two\"";
     assert!(
-        outcome.stderr.contains(expected) && outcome.stderr.contains("{test} must be the only word"),
+        outcome.stderr.contains(expected) && outcome.stderr.contains("{test} must be the only argument"),
         "{outcome}"
     );
 }
@@ -100,6 +100,6 @@ fn names_unknown_to_the_runner_are_named() {
     let outcome = trials(&scene, 15, &[], &SUITE);
     assert_eq!(outcome.code, Some(125), "{outcome}");
     let because = report(&outcome)["runs"]["left_out"][0]["because"].clone();
-    assert_eq!(because, "the command did not run it with its name for {test}", "{outcome}");
+    assert_eq!(because, "the command did not run this test when its name replaced {test}", "{outcome}");
     assert!(outcome.stderr.contains("no fault was tried"), "{outcome}");
 }

@@ -80,7 +80,7 @@ fn revision_without_settings_uses_todays() {
     project.git(&["commit", "--quiet", "-m", "Forget the settings"]);
     project.git(&["branch", "--force", "main"]);
     let outcome = project.ends(&TABLES, 0);
-    assert!(outcome.stderr.contains("has no \"pgfresh.toml\", so today's settings apply"), "{outcome}");
+    assert!(outcome.stderr.contains("has no \"pgfresh.toml\", so the current settings apply"), "{outcome}");
     assert!(outcome.stderr.contains("\norders\n"), "{outcome}");
 }
 
@@ -89,7 +89,7 @@ fn each_missing_revision_has_one_error() {
     let project = Project::new();
     project.fails(&[&TABLES[..], &["--from", "nothing"]].concat(), "there is no revision \"nothing\"");
     project.git(&["branch", "-m", "main", "trunk"]);
-    project.fails(&TABLES, "cannot tell which branch the migrations are for");
+    project.fails(&TABLES, "cannot determine which branch the migrations are for");
     project.write("pgfresh.toml", "[budget]\nstatements = 5\n");
     project.commit();
     project.fails(&[&TABLES[..], &["--from", "HEAD"]].concat(), "there is no template in HEAD");

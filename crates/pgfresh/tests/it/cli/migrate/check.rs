@@ -231,7 +231,7 @@ fn removed_and_renamed_migrations_are_named() {
     for words in [&["check"][..], &["check", "--", "psql", "-Xqc", "CREATE TABLE more (id int)"]] {
         let outcome = project.ends(words, 0);
         for part in [
-            "), but in its template: migrations/0002_gone.sql\n",
+            "), but still in its template: migrations/0002_gone.sql\n",
             "): migrations/0001_orders.sql, now migrations/0001_customers.sql\n",
         ] {
             assert!(outcome.stderr.contains(part), "{part:?} {outcome}");

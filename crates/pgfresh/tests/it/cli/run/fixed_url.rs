@@ -47,7 +47,7 @@ fn run_serves_at_a_fixed_port() {
 fn comparisons_serve_at_a_fixed_port() {
     let (_scene, outcome) = run_with_fixed_url(&["--compare", "-n", "2"]);
     assert_eq!(outcome.code, Some(0), "{outcome}");
-    assert!(outcome.stderr.contains("All 4 runs ended alike: exit code 0."), "{outcome}");
+    assert!(outcome.stderr.contains("All 4 runs ended the same way: exit code 0."), "{outcome}");
     assert!(outcome.stderr.contains("as fast as on a durable server"), "{outcome}");
 }
 
@@ -92,13 +92,16 @@ fn a_comparison_without_a_session_states_no_gain() {
     let scene = Scene::new(User::Ourselves);
     let outcome = scene.run(["run", "--compare", "-n", "1", "--", "true"]);
     assert_eq!(outcome.code, Some(0), "{outcome}");
-    assert!(outcome.stderr.contains(&format!("{NO_SESSION} No gain is stated.\n")), "{outcome}");
+    assert!(outcome.stderr.contains(&format!("{NO_SESSION} No gain is reported.\n")), "{outcome}");
     assert!(!outcome.stderr.contains("as fast"), "{outcome}");
     // Sessions on only one side don't allow a comparison either.
     let used_once = "if test -e used; then exit 0; fi; touch used; $0 -qc '' some";
     let words = ["run", "--compare", "-n", "1", "--", "sh", "-c", used_once, ground::psql()];
     let outcome = scene.run(words);
-    assert!(outcome.stderr.contains("In 1 of 2 runs no session began: no gain is stated."), "{outcome}");
+    assert!(
+        outcome.stderr.contains("In 1 of 2 runs, no session began, so no gain is reported."),
+        "{outcome}"
+    );
     assert!(!outcome.stderr.contains("as fast"), "{outcome}");
 }
 

@@ -97,7 +97,7 @@ fn refusals_name_the_kept_databases() {
     let refused = (0..100).map(|_| scene.run(["url"])).find(|outcome| outcome.code != Some(0)).unwrap();
     let lines: Vec<_> = refused.stderr.lines().collect();
     assert!(lines[0].ends_with(" are leased, 1 of them kept for failed tests"), "{refused}");
-    assert!(lines[1].contains("remove these with \"pgfresh stop\""), "{refused}");
+    assert!(lines[1].contains("remove these databases with \"pgfresh stop\""), "{refused}");
     assert_eq!(scene.run(["stop"]).code, Some(0));
     collect(psql);
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use crate::common::{Outcome, Scene, User, finish, ground};
 
-const ADVICE: &str = "no client used one again after its last session";
+const ADVICE: &str = "no client reused a name after its last session";
 
 /// Lets psql connect to 60 names consecutively.
 fn visit_names(scene: &Scene, options: &[&str]) -> Outcome {
