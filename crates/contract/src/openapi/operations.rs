@@ -108,15 +108,10 @@ fn leases(generator: &mut SchemaGenerator) -> Vec<Operation> {
             )
             .nothing("The reset is done")
             .errors(&[404, 409]),
-        Operation::new(
-            "POST",
-            "/v1/databases/{name}/snapshot",
-            "snapshot",
-            "Makes a template from a database",
-        )
-        .body::<SnapshotRequest>(generator, true)
-        .json::<SnapshotResponse>(generator, 201, "The template")
-        .errors(&[404, 409]),
+        Operation::new("POST", "/v1/databases/{name}/snapshot", "snapshot", "Saves a database as a template")
+            .body::<SnapshotRequest>(generator, true)
+            .json::<SnapshotResponse>(generator, 201, "The template")
+            .errors(&[404, 409]),
     ]
 }
 
