@@ -2,7 +2,7 @@
 //!
 //! Observed facts come first: a rule reads a statement's text only to find out what caused an observed scan, rewrite or
 //! lock. A statement that does nothing dangerous gets no advice. Neither does work on a table that the migration itself
-//! created, because nobody else uses this table yet.
+//! created, because no other code uses this table yet.
 
 mod change;
 mod columns;

@@ -323,7 +323,7 @@ impl Drive {
         }
     }
 
-    /// Sends pending bytes to the client, or drops them if nobody reads them any more.
+    /// Sends pending bytes to the client, or drops them if the client has disconnected.
     fn flush_to_client(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         if self.discards_output {
             self.session.to_client.clear();

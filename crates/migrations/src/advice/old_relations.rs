@@ -1,5 +1,5 @@
 //! Keeps track of the relations that existed before the migration. Locks on relations that the migration itself created
-//! harm nobody, because no other code uses them.
+//! do no harm, because no other code uses them.
 
 use std::collections::HashSet;
 

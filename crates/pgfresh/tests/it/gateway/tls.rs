@@ -24,7 +24,7 @@ use crate::common::scram;
 use crate::common::serve::Serve;
 use crate::common::{Outcome, Scene, User, as_root, finish, ground, wait_until};
 
-/// Code of an SSLRequest.
+/// Code of an `SSLRequest`.
 const SSL_REQUEST: u32 = 80_877_103;
 
 fn serve(options: &[&str]) -> Serve {
@@ -46,7 +46,7 @@ impl Serve {
         finish(psql)
     }
 
-    /// Opens a TLS connection without an SSLRequest, and trusts this server's root certificate.
+    /// Opens a TLS connection without an `SSLRequest`, and trusts this server's root certificate.
     fn direct(&self, protocols: &[&[u8]]) -> StreamOwned<ClientConnection, TcpStream> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(self.root()).unwrap()).unwrap();
