@@ -26,7 +26,7 @@ pub struct FaultRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(regex(pattern = TIME)))]
     pub delay: Option<String>,
-    /// Number of bytes per second in each direction, starting at the moment: `10kB`.
+    /// Bandwidth limit per second in each direction, from the moment when the fault fires, such as `10kB`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(regex(pattern = BANDWIDTH)))]
     pub bandwidth: Option<String>,
@@ -34,7 +34,7 @@ pub struct FaultRequest {
     /// `after commit` or `connect`. The default is `before statement`, or `connect` for `failover`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
-    /// Beginning of the statements that the fault counts. `…` matches any text. The default is all statements.
+    /// Prefix of the statements to count. `…` matches any text. The default is all statements.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(regex(pattern = TEXT)))]
     pub statement: Option<String>,
@@ -46,8 +46,8 @@ pub struct FaultRequest {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole")]
     #[cfg_attr(test, schemars(range(min = 1, max = MOST_FAULTS)))]
     pub times: Option<u64>,
-    /// How long `failover` and the SQLSTATE `57P03` make new connections fail, with a unit: `2s`. By default, `times`
-    /// connections fail.
+    /// How long new connections fail after `failover` or the SQLSTATE `57P03`, with a unit, such as `2s`. By default, the
+    /// next `times` connections fail.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(regex(pattern = TIME)))]
     pub duration: Option<String>,

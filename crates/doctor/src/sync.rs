@@ -10,7 +10,7 @@
 //! not synced                write
 //! ```
 //!
-//! Each method has several turns, so that a short disturbance is spread over more than one method. As in
+//! Each method runs several times, in turn, so that a short disturbance doesn't skew only one method. As in
 //! `pg_test_fsync`, `open_datasync` and `open_sync` bypass the page cache. Source: PostgreSQL 18,
 //! `src/bin/pg_test_fsync/pg_test_fsync.c`.
 
@@ -50,7 +50,7 @@ const MIN_ROTATING_FLUSH: f64 = 2e-3;
 /// The operation repeated by a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
-    /// Direct writes, each of which waits for the disk. The numbers are how many writes there are and the size of each.
+    /// Direct writes, each of which waits for the disk. The fields are the number of writes and the size of each.
     Waiting(Waiting, usize, usize),
     /// Writes of this many pages, followed by one `fdatasync`.
     Data(usize),

@@ -87,6 +87,6 @@ pub enum ServerRole {
 pub struct TemplateDatabase {
     /// The template's name in the user's configuration and in requests.
     pub name: String,
-    /// Name of the database before pgfresh takes it into service and renames it.
+    /// Name of the database before pgfresh puts it into service and renames it.
     pub database: String,
 }

@@ -15,7 +15,7 @@ pub(crate) fn announce(cache: &Cache, verbosity: Verbosity) {
     let Some(label) = label(system, || verbosity.is_quiet() || cache.recall(NOTE).is_some()) else { return };
     notice!("pgfresh: {label}");
     if let Err(error) = cache.remember(NOTE, label) {
-        tracing::debug!(%error, "could not note that the label was printed");
+        tracing::debug!(%error, "could not record that the label was printed");
     }
 }
 

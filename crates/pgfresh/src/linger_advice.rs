@@ -18,7 +18,7 @@ pub(crate) fn advice(seen: LingerUse, settings: &ResolvedSettings, cache: &Cache
         return None;
     }
     if let Err(error) = cache.remember(&note, "") {
-        tracing::debug!(%error, "could not note that the advice was given");
+        tracing::debug!(%error, "could not record that the advice was given");
     }
     Some(text)
 }

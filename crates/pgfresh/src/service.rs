@@ -345,7 +345,7 @@ impl Service {
             // Without this template, clients can still read the kept databases and compare them with another template,
             // so continue.
             if let Err(error) = self.leases.take_again(template) {
-                tracing::warn!(%error, template, "could not take a template into service again");
+                tracing::warn!(%error, template, "could not put a template into service again");
             }
         }
         for database in kept {

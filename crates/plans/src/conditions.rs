@@ -16,7 +16,7 @@ pub(crate) struct Reference {
     pub(crate) column: String,
 }
 
-/// One of the conditions that AND connects.
+/// One operand of an AND.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Test<'a> {
     /// `left operator right`, or `left operator ANY (right)`.
@@ -33,7 +33,7 @@ struct Placed<'a> {
     token: Token<'a>,
     start: usize,
     end: usize,
-    /// Number of parentheses and brackets around the token. A parenthesis or bracket counts as inside itself.
+    /// Number of parentheses and brackets around the token. A parenthesis or bracket is at the same depth as its contents.
     depth: usize,
 }
 
@@ -43,12 +43,12 @@ impl Placed<'_> {
     }
 }
 
-/// Returns the parts that AND connects, without parentheses that enclose the whole text.
+/// Splits the text at top-level ANDs, after removing parentheses that enclose the whole text.
 pub(crate) fn conjuncts(text: &str) -> Vec<&str> {
     split(text, b"and")
 }
 
-/// Returns the parts that OR connects, without parentheses that enclose the whole text.
+/// Splits the text at top-level ORs, after removing parentheses that enclose the whole text.
 pub(crate) fn disjuncts(text: &str) -> Vec<&str> {
     split(text, b"or")
 }

@@ -92,7 +92,7 @@ pub enum ExplainError {
         limit: Duration,
     },
     /// Too many statements were too slow to plan, so pgfresh doesn't explain any more.
-    #[error("the planner took longer than {} s for {slow} statements, so pgfresh explains no others", limit.as_secs_f64())]
+    #[error("the planner took longer than {} s for {slow} statements, so pgfresh stopped explaining", limit.as_secs_f64())]
     Exhausted {
         /// Number of slow statements.
         slow: u32,

@@ -206,7 +206,7 @@ fn ask_pg_config(program: &Path, usual: &[(PathBuf, String)], cache: &Cache) -> 
     if constant && bin.is_absolute() {
         // If this fails, pgfresh runs the program again next time.
         if let Err(error) = cache.remember(&note, answer.trim()) {
-            tracing::debug!(%error, program = %program.display(), "could not note where a program's binaries are");
+            tracing::debug!(%error, program = %program.display(), "could not save where a program's binaries are");
         }
     }
     bin.is_absolute().then(|| bin.to_owned())

@@ -54,7 +54,7 @@ impl Verified {
     /// Records that all files match their digests. If this fails, the next copy compares the files again.
     pub(crate) fn record_now(&self) {
         if let Err(error) = replace_file(&self.note, &format!("{} {}\n", self.boot, self.begun)) {
-            tracing::debug!(%error, "could not note that a template is undamaged");
+            tracing::debug!(%error, "could not record that a template is undamaged");
         }
     }
 }

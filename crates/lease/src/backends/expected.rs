@@ -100,7 +100,7 @@ impl ExpectedParams {
 /// Writes the note for the next server using the same cache entry.
 pub(crate) fn note(entry: &Entry, text: &str) {
     if let Err(error) = entry.remember(NOTE, text) {
-        tracing::debug!(%error, "could not note with which parameters clients come");
+        tracing::debug!(%error, "could not save the startup parameters of the clients");
     }
 }
 

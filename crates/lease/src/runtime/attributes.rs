@@ -3,7 +3,7 @@
 //!
 //! Neither CREATE DATABASE nor copying files carries these attributes over. In addition, some statements (for example
 //! `REASSIGN OWNED` and `DROP OWNED`) change the attributes of every database owned by a role, not only of the
-//! session's own. Therefore pgfresh reads the attributes when it takes a template into service and sets them on each
+//! session's own. Therefore pgfresh reads the attributes when it puts a template into service and sets them on each
 //! copy.
 
 use server::literal;

@@ -5,7 +5,7 @@
 //! the cache if the file system supports that, and can pause while clients need the processors.
 //!
 //! A database consists of its directory and a row in `pg_database`. So pgfresh copies the directory and inserts the
-//! row that CREATE DATABASE would have inserted when pgfresh took the template into service. The write-ahead log
+//! row that CREATE DATABASE would have inserted when pgfresh put the template into service. The write-ahead log
 //! doesn't mention the copied files, so pgfresh doesn't copy files if another server or a backup may replay the log.
 
 use std::collections::BTreeSet;
@@ -36,7 +36,7 @@ pub(crate) struct CachedFiles {
     noted: NotedRow,
 }
 
-/// A template's rows in shared catalogs, read when pgfresh took the template into service.
+/// A template's rows in shared catalogs, read when pgfresh put the template into service.
 #[derive(Debug)]
 pub(crate) struct NotedRow {
     /// The row of `pg_database`, as JSON.

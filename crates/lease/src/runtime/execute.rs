@@ -234,7 +234,7 @@ impl Inner {
         Err(NotRecyclable::because("it differed from its template"))
     }
 
-    /// Copies a database without sessions and takes the copy into service as a template.
+    /// Copies a database without sessions and puts the copy into service as a template.
     fn copy_to_template(&self, id: DatabaseId, template: &str) -> Result<(), LeaseError> {
         let unknown = || LeaseError::NotLeased(template.to_owned());
         let Some(Access::Exclusive(mut source)) = self.core.check_out(id) else { return Err(unknown()) };

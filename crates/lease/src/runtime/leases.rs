@@ -50,7 +50,7 @@ impl Drop for MaintenanceGuard {
 }
 
 impl Leases {
-    /// Takes the templates of a server into service and starts preparing copies. `session` is the caller's superuser
+    /// Puts the templates of a server into service and starts preparing copies. `session` is the caller's superuser
     /// session in the database `postgres`, if there is one, which becomes pgfresh's first connection.
     ///
     /// # Errors
@@ -253,7 +253,7 @@ impl Leases {
         drop_named(whole(name)?, &self.0.admin)
     }
 
-    /// Takes a template into service that an earlier server created in the same data directory.
+    /// Puts a template into service that an earlier server created in the same data directory.
     ///
     /// # Errors
     /// Returns [`LeaseError::UnknownTemplate`] if the template no longer exists.

@@ -57,7 +57,7 @@ impl Template {
         // Every server starts with a few copies anyway, so don't store such a small number.
         let is_known = now == before || before == 0 && now <= FIRST_READY;
         if !is_known && let Err(error) = entry.remember(note, &now.to_string()) {
-            tracing::debug!(%error, template = self.name, "could not note how many copies a run needs");
+            tracing::debug!(%error, template = self.name, "could not save how many copies a run needs");
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Takes template databases into service and copies them.
+//! Puts template databases into service and copies them.
 //!
-//! When pgfresh takes a template into service, it renames the template's database, which frees the old name for leases.
+//! When pgfresh puts a template into service, it renames the template's database, which frees the old name for leases.
 //! It also forbids connections to the database, so that ordinary clients can't change it. The exception is `template1`,
 //! which keeps its name and may be changed by users.
 
@@ -31,7 +31,7 @@ use crate::runtime::drop::drop_named;
 use crate::wal::changes::FileChanges;
 use crate::wal::evidence::Evidence;
 
-/// How long the end of a lease waits for a worker to start the template's next copy.
+/// When a lease ends, how long to wait for a worker to start the template's next copy.
 const NEXT_COPY: Duration = Duration::from_millis(100);
 /// How long the end of a lease waits for that copy to finish. pgfresh reads the template's catalog in the copy and
 /// can't reset the leased database without this catalog.
@@ -61,8 +61,8 @@ pub(crate) struct Template {
     cached: Option<Arc<CachedFiles>>,
     /// A transaction ID newer than all rows in a new copy. Rows that sessions write in the copy may be newer still.
     pub(crate) horizon: String,
-    /// The catalog for resets, and whether using a copy may leave traces in a backend. pgfresh reads
-    /// both in one of the first copies. `template1` doesn't have a catalog, because users may change it.
+    /// The catalog used for resets, and whether using a copy can leave state behind in a backend. pgfresh reads both in
+    /// one of the first copies. `template1` doesn't have a catalog, because users may change it.
     pub(crate) catalog: Arc<OnceLock<(TemplateCatalog, bool)>>,
     /// Set once pgfresh has found that it can't read the catalog. The value is true if the template may have unlogged
     /// tables.
@@ -70,8 +70,8 @@ pub(crate) struct Template {
     /// Prevents two threads from reading the template's catalog at the same time.
     pub(crate) reading: Arc<Mutex<()>>,
     coming: Arc<Coming>,
-    /// True once pgfresh has made a copy without reading the catalog, which it does once so that the first client
-    /// doesn't have to wait.
+    /// Whether pgfresh has already made a copy without reading the catalog. It does this only once, so that the first
+    /// client doesn't have to wait.
     pub(crate) passed_over: Arc<AtomicBool>,
     /// The server's generation when pgfresh made the first copy.
     pub(crate) generation: Arc<OnceLock<Generation>>,
@@ -115,11 +115,11 @@ impl Drop for ComingCopy {
 }
 
 impl Template {
-    /// Takes a template into service. Renames its database, which frees the template's name for leases, and forbids
+    /// Puts a template into service. Renames its database, which frees the template's name for leases, and forbids
     /// connections to it.
     ///
-    /// `template1` keeps its name and its usual role, because users may change it before creating databases. `entry` is
-    /// the cache entry, if any, that the server's data directory is an exact copy of.
+    /// `template1` keeps its name and its usual role, because users may change it before creating databases. If the
+    /// server's data directory is an exact copy of a cache entry, `entry` is that entry.
     pub(crate) fn take(
         template: &TemplateDatabase,
         entry: Option<Entry>,
@@ -205,7 +205,7 @@ impl Template {
         let Some(entry) = &self.entry else { return };
         let Some(text) = note::write(catalog, leaves_traces, &subject(entry, catalog.major)) else { return };
         if let Err(error) = entry.remember(&self.note(), &text) {
-            tracing::debug!(%error, template = self.name, "could not note a template's catalog");
+            tracing::debug!(%error, template = self.name, "could not save a template's catalog");
         }
     }
 
@@ -249,8 +249,8 @@ impl Template {
         self.catalog().map_or_else(|| self.has_unlogged(), of_catalog)
     }
 
-    /// Makes a copy called `name`, including the attributes that CREATE DATABASE omits, and returns the copy's oid. If
-    /// `go_on`, which is called periodically, returns `false`, stops copying and returns `None`.
+    /// Makes a copy called `name`, including the attributes that CREATE DATABASE omits, and returns the copy's oid. Calls
+    /// `go_on` periodically. Once it returns `false`, stops copying and returns `None`.
     ///
     /// # Errors
     /// Returns an error with SQLSTATE 42P04 if another database has the name, and [`LeaseError::Changed`] if the
@@ -331,7 +331,7 @@ impl Template {
         oid.ok_or_else(|| LeaseError::NotLeased(name.to_owned()))
     }
 
-    /// Returns true if, according to the log, the template's contents have changed since pgfresh took it into service.
+    /// Returns true if, according to the log, the template's contents have changed since pgfresh put it into service.
     /// Returns false for `template1`, which is allowed to change.
     fn is_changed(&self, evidence: &Evidence) -> bool {
         if !self.is_recyclable() {

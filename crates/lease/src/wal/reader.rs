@@ -54,7 +54,7 @@ impl WalReader {
     /// every further call fails, so the caller must open a new reader.
     pub fn advance(&mut self, end: Lsn) -> Result<(), WalError> {
         if self.failed {
-            return Err(WalError::malformed(self.position, "an earlier attempt to read on has failed"));
+            return Err(WalError::malformed(self.position, "an earlier read failed"));
         }
         let read = self.read_to(end);
         self.failed = read.is_err();

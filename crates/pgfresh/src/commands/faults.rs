@@ -106,7 +106,7 @@ fn try_all(
         TrialsReport { unseen: targets.unseen.iter().cloned().collect(), ..TrialsReport::default() };
     if unsteady > 0 {
         let statements = counted(unsteady, "statement that does", "statements that do");
-        report.unseen.push(format!("{statements} not run each time"));
+        report.unseen.push(format!("{statements} not run every time"));
     }
     report.not_run_because = gate.closed().map_or_else(String::new, |closed| gate.reason(closed));
     count(&mut report, tried);
@@ -122,7 +122,7 @@ fn no_such_point(name: &str, all: &[Point]) -> Failure {
     let failure =
         Failure::new(format!("no fault has a name that begins with \"{name}\" (--only)")).exit_with(USAGE);
     failure.hint(if shown.is_empty() {
-        "No statement of the command can have a fault.".to_owned()
+        "No fault can be injected into a statement of the command.".to_owned()
     } else {
         format!("There are {}, such as {}.", counted(names.len(), "fault", "faults"), shown.join(", "))
     })
@@ -139,11 +139,11 @@ fn no_such_table(name: &str) -> Failure {
 fn no_fault(report: &TrialsReport) -> Failure {
     let failure = Failure::new("no fault was tried");
     failure.hint(if !report.not_run.is_empty() {
-        "Set a larger --budget, or use --only for a part of the tests.".to_owned()
+        "Increase --budget, or use --only to run some of the tests.".to_owned()
     } else if let Some(test) = report.left_out.first() {
         format!("The test \"{}\" was left out: {}.", test.test, test.because)
     } else {
-        "Faults need statements that read or write tables, in the same order in each run.".to_owned()
+        "Faults can only be injected into statements that read or write tables and run in the same order every time.".to_owned()
     })
 }
 

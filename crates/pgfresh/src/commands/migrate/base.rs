@@ -72,7 +72,7 @@ impl Base {
         Ok(())
     }
 
-    /// Replaces paths in the checkout by the corresponding paths in the repository, because the checkout is gone when
+    /// Replaces paths in the checkout with the corresponding paths in the repository, because the checkout is gone when
     /// the user reads the failure.
     fn with_lasting_paths(&self, failure: Failure) -> Failure {
         let [checkout, repository] =
@@ -131,7 +131,7 @@ fn no_template(revision: &Revision) -> Failure {
         .hint("Write [template] in pgfresh.toml, as \"pgfresh init\" does.".to_owned())
 }
 
-/// Returns the path of the configuration file in the checkout. If the revision has no such file, copies today's file
+/// Returns the path of the configuration file in the checkout. If the revision has no such file, copies the current file
 /// there. Returns `None` if the project has no configuration file.
 fn config_file(
     context: &Context,
@@ -163,7 +163,7 @@ fn config_file(
     Ok(Some(older))
 }
 
-/// Replaces the working tree's folders, in a template and in those it extends, by the checkout's folders.
+/// Replaces the working tree's folders, in a template and in those it extends, with the checkout's folders.
 fn moved(spec: TemplateSpec, repository: &Repository, checkout: &Checkout) -> Result<TemplateSpec, Failure> {
     let Some(folder) = checkout.path_of(repository, &spec.folder) else {
         let root = repository.root.display();
