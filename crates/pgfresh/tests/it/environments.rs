@@ -194,7 +194,7 @@ fn nameless_users_without_namespaces_get_a_hint() {
     };
     let outcome = run("exec \"$PGFRESH\" run -- true");
     assert_eq!(outcome.code, Some(125), "{outcome}");
-    for word in ["user 45678 has no entry in \"/etc/passwd\"", "HINT:  Add one"] {
+    for word in ["user 45678 has no entry in \"/etc/passwd\"", "HINT:  Add an entry"] {
         assert!(outcome.stderr.contains(word), "{outcome}");
     }
     // With a base image in the cache, pgfresh doesn't run initdb.
