@@ -395,5 +395,5 @@ fn invalid_remote_settings_give_one_line() {
     let mut command = fleet.scene.pgfresh(["template", "pull"]);
     command.env_remove("PGFRESH_CACHE_REMOTE");
     let outcome = finish(command);
-    assert!(outcome.stderr.contains("is on pgfresh.toml") && !outcome.stderr.contains("hidden"), "{outcome}");
+    assert!(outcome.stderr.contains("is in pgfresh.toml") && !outcome.stderr.contains("hidden"), "{outcome}");
 }

@@ -70,7 +70,7 @@ fn a_role_made_at_the_end_is_reported(major: u32) {
         let outcome = scene.run([&words[..], &psql[..]].concat());
         assert_eq!(outcome.code, Some(0), "{outcome}");
         assert!(
-            outcome.stderr.contains("roles were changed"),
+            outcome.stderr.contains("roles, which all databases of a server share, were changed"),
             "PostgreSQL {major}, linger {linger}: the role is not reported: {outcome}"
         );
     }
