@@ -144,9 +144,7 @@ impl Examination {
         if let Some(Tests::Profile(earlier)) = &self.suite {
             earlier.layer("Suite").into_iter().for_each(|layer| chart.report.add_layer(layer));
             chart.found.extend(earlier.findings.iter().cloned());
-            chart
-                .report
-                .add_notes([format!("The suite's figures come from an earlier report: {}.", earlier.title)]);
+            chart.report.add_notes([format!("The suite's figures come from a report: {}.", earlier.title)]);
         }
         let served = match &self.provisioner {
             _ if progress.is_cancelled() => {
