@@ -158,7 +158,7 @@ fn a_key_is_private_and_never_overwritten() {
     let mode = |name: &str| scene.directory.join(name).metadata().unwrap().permissions().mode() & 0o777;
     assert_eq!((mode("k"), mode("k.pub")), (0o600, 0o644));
     let before = fs::read(scene.directory.join("k")).unwrap();
-    assert_fails(&scene.run(["template", "keygen", "k"]), &["\"k\" already exists", "never overwritten"]);
+    assert_fails(&scene.run(["template", "keygen", "k"]), &["\"k\" already exists", "never overwrites"]);
     fs::rename(scene.directory.join("k"), scene.directory.join("kept")).unwrap();
     assert_fails(&scene.run(["template", "keygen", "k"]), &["\"k.pub\" already exists"]);
     assert!(!scene.directory.join("k").exists());
