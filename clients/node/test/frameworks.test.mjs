@@ -100,7 +100,7 @@ for (const framework of Object.keys(frameworks)) {
     const { code, text } = await run(framework, "faults");
     assert.notEqual(code, 0, text);
     assert.match(text, /(Tests +4 failed \| 1 passed \| 1 skipped|Tests: +4 failed, 1 passed|pass 1\n.*fail 4\n)/, text);
-    const unfired = new Set(text.match(/fault did not fire: [^(]*\(no such \w+\)/g));
+    const unfired = new Set(text.match(/fault did not fire: [^(]*\(no matching \w+\)/g));
     assert.deepEqual(unfired, new Set([
       'fault did not fire: delay of 2000 ms before statement "UPDATE" (no matching statement)',
       'fault did not fire: 57014 before statement "never" (no matching statement)',

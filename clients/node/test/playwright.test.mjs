@@ -71,7 +71,7 @@ test("a fault that never fires fails the test", { timeout: 600_000 }, async (t) 
   const { code, text } = await run(t, "faults", "--workers=1");
   assert.equal(code, 1, text);
   assert.match(text, /3 failed\n[^]*1 skipped\n +3 passed/, text);
-  assert.match(text, /fault did not fire: delay of 2000 ms before statement "UPDATE" \(no such statement\)/);
+  assert.match(text, /fault did not fire: delay of 2000 ms before statement "UPDATE" \(no matching statement\)/);
   // A fault that was requested with SQL fails the next test, because that test resets the database.
   assert.match(text, /fault did not fire: 57014 before statement "never"/);
   assert.equal(new Set(text.match(/kept the database of the failed test: postgresql:.*/g)).size, 2, text);

@@ -12,7 +12,8 @@ from pgfresh import Error, _server, fresh_database
 
 STAND_IN = Path(__file__).parents[2] / "transcripts/pgfresh"
 MESSAGE = 'template "app" is incomplete'
-ERROR = {"code": "template_failed", "detail": "The step printed nothing.", "hint": "Look.", "remedy": "look"}
+DETAIL = "The step printed nothing."
+ERROR = {"code": "template_failed", "detail": DETAIL, "hint": "Look.", "remedy": "look"}
 LINE = {"error": {"message": MESSAGE, **ERROR}}
 STDERR = f"""\
 pgfresh: building template "app"
