@@ -72,7 +72,7 @@ def test_impossible_fault_is_error() -> None:
         with pytest.raises(pgfresh.Error) as raised:
             database.fault("4001", at="commit")
         assert raised.value.remedy == "correct_value"
-        assert "no SQLSTATE" in raised.value.message
+        assert "not an error SQLSTATE" in raised.value.message
         with pytest.raises(pgfresh.Error):
             database.fault("40001", delay="2s")
 
