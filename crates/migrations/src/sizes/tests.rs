@@ -103,7 +103,7 @@ fn files_of_filled_tables_grow_with_rows() {
     assert_eq!(production.assumptions(), ["Files of orders grow in proportion to the rows."]);
     assert_eq!(production.table(&name("customers")).unwrap().rows, None);
     let unknown = self::production(None, &[]).unwrap();
-    assert_eq!(unknown.table(&name("orders")).unwrap().rows, None);
+    assert!(["orders", "customers"].iter().all(|table| unknown.table(&name(table)).unwrap().rows.is_none()));
 }
 
 #[test]
