@@ -147,14 +147,14 @@ impl Tap {
     pub(crate) fn observe_client(&mut self, bytes: &[u8]) {
         let now = Instant::now();
         self.transcriber.iter().for_each(|transcriber| transcriber.observe_client(bytes, now));
-        self.track(now, |tracker, tell| tracker.observe_client(bytes, now, tell));
+        self.track(now, |tracker, emit| tracker.observe_client(bytes, now, emit));
     }
 
     /// Observes bytes in transit to the client.
     pub(crate) fn observe_server(&mut self, bytes: &[u8]) {
         let now = Instant::now();
         self.transcriber.iter().for_each(|transcriber| transcriber.observe_server(bytes, now));
-        self.track(now, |tracker, tell| tracker.observe_server(bytes, now, tell));
+        self.track(now, |tracker, emit| tracker.observe_server(bytes, now, emit));
     }
 
     /// Observes bytes from the server after the client has disconnected. Only transcripts need them.
@@ -165,11 +165,11 @@ impl Tap {
     fn track(
         &mut self,
         now: Instant,
-        say: impl FnOnce(&mut StatementTracker, &mut dyn FnMut(StatementEvent)),
+        observe: impl FnOnce(&mut StatementTracker, &mut dyn FnMut(StatementEvent)),
     ) {
         let Self { tracker, listeners, .. } = self;
         let Some(following) = tracker else { return };
-        say(following, &mut |event| listeners.handle_event(event, now));
+        observe(following, &mut |event| listeners.handle_event(event, now));
         if following.is_lost() {
             *tracker = None;
             listeners.events.iter().for_each(EventLog::count_lost);

@@ -115,12 +115,12 @@ impl SessionTranscriber {
 
     /// Passes bytes to the builder. If all transcripts together are too large, cuts this transcript unless its last
     /// request is complete.
-    fn follow(&self, say: impl FnOnce(&mut TranscriptBuilder), is_client: bool) {
+    fn follow(&self, observe: impl FnOnce(&mut TranscriptBuilder), is_client: bool) {
         let Self { transcription, session } = self;
         let Transcription { max_bytes, bytes, .. } = &**transcription;
         let builder = &mut lock(session).builder;
         let before = builder.size();
-        say(builder);
+        observe(builder);
         let all = add_difference(bytes, before, builder.size());
         if all > *max_bytes && (is_client || builder.is_running()) {
             let before = builder.size();

@@ -74,13 +74,13 @@ fn converse((client, server, chunk): Chunks<'_>) -> (usize, bool, bool, bool, bo
 /// afterwards.
 fn follow((client, server, chunk): Chunks<'_>) -> Vec<(String, bool, Option<String>, Option<bool>)> {
     let (mut follow, mut done, now) = (StatementTracker::default(), Vec::new(), Instant::now());
-    let mut tell = |told| {
+    let mut emit = |told| {
         if let StatementEvent::Completed(Completed { statement, ran, error, rests, .. }) = told {
             done.push((statement.to_string(), ran, error.map(|error| error.sqlstate), rests));
         }
     };
-    client.chunks(chunk).for_each(|chunk| follow.observe_client(chunk, now, &mut tell));
-    server.chunks(chunk).for_each(|chunk| follow.observe_server(chunk, now, &mut tell));
+    client.chunks(chunk).for_each(|chunk| follow.observe_client(chunk, now, &mut emit));
+    server.chunks(chunk).for_each(|chunk| follow.observe_server(chunk, now, &mut emit));
     done
 }
 

@@ -159,13 +159,13 @@ mod tests {
     /// Returns the statements that a tracker with whole texts reports. The bytes arrive in chunks.
     fn sent(client: &[u8], server: &[u8], chunk: usize) -> Vec<Option<SentStatement>> {
         let (mut tracker, mut sent, now) = (StatementTracker::with_values(), Vec::new(), Instant::now());
-        let mut tell = |event| {
+        let mut emit = |event| {
             if let StatementEvent::Completed(Completed { sent: statement, .. }) = event {
                 sent.push(statement.map(|statement| statement.as_ref().clone()));
             }
         };
-        client.chunks(chunk).for_each(|bytes| tracker.observe_client(bytes, now, &mut tell));
-        server.chunks(chunk).for_each(|bytes| tracker.observe_server(bytes, now, &mut tell));
+        client.chunks(chunk).for_each(|bytes| tracker.observe_client(bytes, now, &mut emit));
+        server.chunks(chunk).for_each(|bytes| tracker.observe_server(bytes, now, &mut emit));
         sent
     }
 

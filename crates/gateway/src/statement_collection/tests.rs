@@ -19,13 +19,13 @@ impl Session {
 
     fn exchange(&mut self, client: &[u8], server: &[u8]) {
         let Self { tracker, collector } = self;
-        let mut tell = |event| {
+        let mut emit = |event| {
             if let StatementEvent::Completed(done) = event {
                 collector.add(&done);
             }
         };
-        tracker.observe_client(client, Instant::now(), &mut tell);
-        tracker.observe_server(server, Instant::now(), &mut tell);
+        tracker.observe_client(client, Instant::now(), &mut emit);
+        tracker.observe_server(server, Instant::now(), &mut emit);
     }
 
     /// Sends a Query. `status` is the transaction status afterwards.
