@@ -13,7 +13,11 @@ import pytest
 
 from pgfresh import Error, _server
 
-BEGIN = "from pgfresh import fresh_database as fresh; database = fresh()\n"
+BEGIN = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # A background job of a shell ignores it.
+from pgfresh import fresh_database as fresh; database = fresh()
+"""
 READY = "print(flush=True);"
 TIMEOUT = 30
 """How long a process may take to end, in seconds."""
