@@ -367,8 +367,7 @@ fn no_lease(run: &CommandRun) -> Failure {
     let failure =
         Failure::new(format!("the command used no database that can have faults, but {}", names.join(", ")));
     failure.hint(
-        "Connect to the database in DATABASE_URL, or to any other name: pgfresh creates a database for it."
-            .to_owned(),
+        "Connect to any other name: pgfresh creates a database for it, which can have faults.".to_owned(),
     )
 }
 

@@ -60,7 +60,7 @@ fn command_without_a_lease_is_refused() {
         (
             &["psql", "-XAtqc", "CREATE TABLE t (a int); INSERT INTO t VALUES (1)", "postgres"],
             125,
-            "the command used no database that can have faults, but postgres",
+            "the command used no database that can have faults, but postgres\nHINT:  Connect to any other name:",
         ),
         (&["psql", "-XAtqc", "SET jit = off"], 125, "no fault was tried"),
         (&["./nothing"], 127, "could not run"),
