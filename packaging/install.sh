@@ -78,7 +78,7 @@ sums() {
 
 get "$name.tar.gz"
 echo "$digest  $work/$name.tar.gz" | sums ||
-    fail "\"$name.tar.gz\" is not the file of this release: its SHA-256 digest is another one"
+    fail "\"$name.tar.gz\" is not the file of this release: its SHA-256 digest differs"
 if command -v minisign >/dev/null; then
     get SHA256SUMS
     get SHA256SUMS.minisig

@@ -165,7 +165,7 @@ func (a api) call(method, path string, body, answer any) error {
 		return nil
 	}
 	if err := json.NewDecoder(response.Body).Decode(answer); err != nil {
-		return fmt.Errorf("could not read the answer of pgfresh at %s: %w", a.address, err)
+		return fmt.Errorf("could not read the response of pgfresh at %s: %w", a.address, err)
 	}
 	return nil
 }

@@ -124,7 +124,7 @@ class Server {
   }
 
   #unreadable(why, cause) {
-    return new PgfreshError(`could not read the answer of pgfresh at ${this.#host}:${this.#port}: ${why}`, { cause });
+    return new PgfreshError(`could not read the response of pgfresh at ${this.#host}:${this.#port}: ${why}`, { cause });
   }
 
   // Sends a request and resolves to the result of `receive` for the response.

@@ -122,7 +122,7 @@ impl Api {
     }
 
     fn unreadable(&self, error: &dyn std::fmt::Display) -> Error {
-        Error::new(format!("could not read the answer of pgfresh at {}: {error}", self.address))
+        Error::new(format!("could not read the response of pgfresh at {}: {error}", self.address))
     }
 }
 

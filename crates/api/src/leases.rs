@@ -154,7 +154,7 @@ pub(crate) async fn release(
     let budget = measured::budget_of(&uri)?;
     let test = path::query_lossily(&uri, "test");
     let over = measured::beyond(&api, &name, &budget)?;
-    let told = test.is_some() || !budget.is_empty();
+    let is_reported = test.is_some() || !budget.is_empty();
     let test = test.filter(|test| !test.is_empty());
     let shown = test.as_deref().map(one_line);
     api.events.test_ended(&name, shown.as_deref());
@@ -178,7 +178,7 @@ pub(crate) async fn release(
         let is_named = shown.is_some();
         let shown = shown.unwrap_or_else(|| one_line(&name));
         let kept = blocking(&api.leases, move |leases| leases.keep(&name, test.as_deref())).await?;
-        api.recorder.test_ended(&leased, told, false);
+        api.recorder.test_ended(&leased, is_reported, false);
         let Some(kept) = kept else { return Ok(measured::answer(ended)) };
         tracing::info!(database = %kept, test = %shown, "kept the database of a failed test");
         if let Some(recent) = recent {
@@ -198,7 +198,7 @@ pub(crate) async fn release(
         return Ok(measured::answer(EndOfTest { url, ..ended }));
     }
     blocking(&api.leases, move |leases| leases.release(&name)).await?;
-    api.recorder.test_ended(&leased, told, false);
+    api.recorder.test_ended(&leased, is_reported, false);
     Ok(measured::answer(ended))
 }
 

@@ -268,7 +268,7 @@ mod tests {
     }
 
     /// Returns all results for a conversation that arrives in chunks of `chunk` bytes.
-    fn told(client: &[u8], server: &[u8], chunk: usize) -> (usize, bool, bool, bool, bool) {
+    fn observed(client: &[u8], server: &[u8], chunk: usize) -> (usize, bool, bool, bool, bool) {
         let mut talk = Conversation::new(false);
         let passed = client.chunks(chunk).map(|chunk| talk.observe_client(chunk, |_| ())).sum();
         server.chunks(chunk).for_each(|chunk| talk.observe_server(chunk));
@@ -280,7 +280,7 @@ mod tests {
         fn chunk_sizes_do_not_matter(
             client in messages(b"QSPBEdcX"), server in messages(b"ZDEAN"), chunk in 1_usize..40
         ) {
-            prop_assert_eq!(told(&client, &server, chunk), told(&client, &server, usize::MAX));
+            prop_assert_eq!(observed(&client, &server, chunk), observed(&client, &server, usize::MAX));
         }
 
         #[test]
@@ -289,8 +289,8 @@ mod tests {
             server in prop::collection::vec(any::<u8>(), 0..200),
             chunk in 1_usize..40,
         ) {
-            prop_assert_eq!(told(&client, &server, chunk), told(&client, &server, usize::MAX));
-            let (passed, terminated, ..) = told(&client, &server, chunk);
+            prop_assert_eq!(observed(&client, &server, chunk), observed(&client, &server, usize::MAX));
+            let (passed, terminated, ..) = observed(&client, &server, chunk);
             prop_assert!(terminated || passed == client.len());
         }
     }

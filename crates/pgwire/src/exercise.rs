@@ -74,8 +74,8 @@ fn converse((client, server, chunk): Chunks<'_>) -> (usize, bool, bool, bool, bo
 /// afterwards.
 fn follow((client, server, chunk): Chunks<'_>) -> Vec<(String, bool, Option<String>, Option<bool>)> {
     let (mut follow, mut done, now) = (StatementTracker::default(), Vec::new(), Instant::now());
-    let mut emit = |told| {
-        if let StatementEvent::Completed(Completed { statement, ran, error, rests, .. }) = told {
+    let mut emit = |event| {
+        if let StatementEvent::Completed(Completed { statement, ran, error, rests, .. }) = event {
             done.push((statement.to_string(), ran, error.map(|error| error.sqlstate), rests));
         }
     };

@@ -422,17 +422,17 @@ mod tests {
     /// Each turn takes one millisecond. An event has the format `STATEMENT FROM..TO`, with the prefix `-` if
     /// the statement wasn't run. The error follows, then `idle` or `open` if the server is idle.
     fn events_in(talk: &str, chunk: usize) -> Vec<String> {
-        let (begin, mut told) = (Instant::now(), Vec::new());
+        let (begin, mut events) = (Instant::now(), Vec::new());
         play(talk, chunk, begin, |turn, event| match event {
-            StatementEvent::Requested => told.push(format!("asked {turn}")),
+            StatementEvent::Requested => events.push(format!("asked {turn}")),
             StatementEvent::Completed(Completed { statement, begun, ran, error, rests, .. }) => {
                 let (ran, from) = (if ran { "" } else { "-" }, (begun - begin).as_millis());
                 let error = error.map_or_else(String::new, |error| format!(" {}", error.sqlstate));
                 let rests = rests.map_or("", |open| if open { " open" } else { " idle" });
-                told.push(format!("{ran}{statement} {from}..{turn}{error}{rests}"));
+                events.push(format!("{ran}{statement} {from}..{turn}{error}{rests}"));
             }
         });
-        told
+        events
     }
 
     fn events(talk: &str) -> Vec<String> {
@@ -539,7 +539,7 @@ mod tests {
         follow.observe_client(&messages("S"), now, &mut |_| ());
         assert!(!follow.is_lost());
         let answers = [messages("C:INSERT").repeat(3 * MOST), messages("Z:I")].concat();
-        follow.observe_server(&answers, now, &mut |told| match told {
+        follow.observe_server(&answers, now, &mut |event| match event {
             StatementEvent::Completed(completed) => runs += usize::from(completed.ran),
             StatementEvent::Requested => {}
         });

@@ -193,8 +193,8 @@ impl Analysis<'_> {
 
     /// Returns the number of new sessions, and how many seconds clients waited for them.
     pub(crate) fn connecting(&self) -> Option<(f64, f64)> {
-        let told = self.recording.exact.as_ref().map(|exact| exact.connected);
-        told.map(|(count, spent)| (as_f64(count), spent)).or_else(|| {
+        let connections = self.recording.exact.as_ref().map(|exact| exact.connected);
+        connections.map(|(count, spent)| (as_f64(count), spent)).or_else(|| {
             // pgfresh measures the cost of a session with sessions after the recording, so these sessions don't count.
             // Old servers count sessions late, so their count includes the sampling session.
             let ours = if Major(self.recording.major).counts_sessions_at_once() { 0.0 } else { 1.0 };

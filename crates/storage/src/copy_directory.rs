@@ -177,7 +177,10 @@ mod tests {
         for most in 0..asked.get() {
             let left = Cell::new(most);
             let go_on = || left.replace(left.get().saturating_sub(1)) > 0;
-            assert!(!fixture.copy("2", &go_on).unwrap(), "told after {most}");
+            assert!(
+                !fixture.copy("2", &go_on).unwrap(),
+                "copied, although it had to stop after {most} checks"
+            );
             assert_eq!(fixture.names("base"), ["1", "16384", "all"]);
         }
     }

@@ -171,7 +171,7 @@ class Server:
         return fields
 
     def _unreadable(self, why: str) -> Error:
-        return Error(f"could not read the answer of pgfresh at {self._where}: {why}")
+        return Error(f"could not read the response of pgfresh at {self._where}: {why}")
 
     def _lost(self, error: Exception) -> Error:
         if isinstance(error, ssl.SSLCertVerificationError):

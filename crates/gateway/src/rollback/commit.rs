@@ -145,7 +145,7 @@ impl RollbackSession {
         let mut statements = Vec::new();
         let constraints = &self.transaction.constraints;
         if !constraints.deferrable.is_empty() {
-            let all = if constraints.told { "ALL" } else { &constraints.deferrable };
+            let all = if constraints.set_by_client { "ALL" } else { &constraints.deferrable };
             statements.push(format!("SET CONSTRAINTS {all} IMMEDIATE"));
             if !constraints.deferred.is_empty() {
                 statements.push(format!("SET CONSTRAINTS {} DEFERRED", constraints.deferred));
@@ -199,8 +199,10 @@ impl RollbackSession {
         self.settings_at_end.clear();
         self.to_client.extend_from_slice(error);
         // The rollback might undo catalog changes, so discard the session's stored constraints.
-        self.transaction.constraints =
-            Constraints { told: self.transaction.constraints.told, ..Constraints::default() };
+        self.transaction.constraints = Constraints {
+            set_by_client: self.transaction.constraints.set_by_client,
+            ..Constraints::default()
+        };
         self.in_transaction = false;
         self.fail();
     }

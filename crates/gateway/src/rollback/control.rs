@@ -27,7 +27,9 @@ impl RollbackSession {
             }
             Kind::Savepoint(_) | Kind::Release(_) | Kind::RollbackTo(_) => self.in_transaction,
             Kind::Lock | Kind::Declare | Kind::DiscardAll => self.in_transaction || !top,
-            Kind::SetConstraints => self.transaction.constraints.told && (self.in_transaction || !top),
+            Kind::SetConstraints => {
+                self.transaction.constraints.set_by_client && (self.in_transaction || !top)
+            }
             Kind::SetTransaction(modes) => {
                 failed || (self.in_transaction || !top) && !modes.level && !self.may_change(*modes)
             }
@@ -65,7 +67,7 @@ impl RollbackSession {
             _ if self.is_supported_unchanged(kind, top) => self.perform(Task::Native(native)),
             Kind::SetTransaction(modes) => self.set_transaction(*modes, lonely, native),
             Kind::SetConstraints => {
-                self.transaction.constraints.told = true;
+                self.transaction.constraints.set_by_client = true;
                 if lonely {
                     self.warn_outside_transaction("SET CONSTRAINTS");
                 }

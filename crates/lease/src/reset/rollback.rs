@@ -98,7 +98,7 @@ pub struct Constraints {
     pub sources: Vec<String>,
     /// Whether the client has used SET CONSTRAINTS. This matters even without any constraints, because SET CONSTRAINTS
     /// ALL also applies to later ones.
-    pub told: bool,
+    pub set_by_client: bool,
 }
 
 impl Default for LeaseTransaction {
@@ -119,7 +119,7 @@ impl LeaseTransaction {
     fn of_next_lease(self) -> Self {
         let constraints = match self.constraints {
             Constraints { seen: Some(seen), deferrable, deferred, sources, .. } if seen == "0" => {
-                Constraints { seen: Some(seen), deferrable, deferred, sources, told: false }
+                Constraints { seen: Some(seen), deferrable, deferred, sources, set_by_client: false }
             }
             _ => Constraints::default(),
         };

@@ -309,7 +309,7 @@ impl Simulation {
             | Some(DatabaseState::Retiring | DatabaseState::Changing(Change::Unnaming { retire: true })) => {}
             Some(DatabaseState::Leased(lease) | DatabaseState::Changing(Change::Server(lease)))
                 if lease.closing == Closes::Running => {}
-            other => panic!("sessions of {id:?} are told to end, and it is {other:?}"),
+            other => panic!("the sessions of {id:?} must end, but it is {other:?}"),
         }
         let (ended, stay): (Vec<_>, _) =
             self.sessions.drain(..).partition(|session| session.database == id && !self.random.one_in(20));
@@ -359,13 +359,13 @@ impl Simulation {
         let at = self.random.below(self.tasks.len());
         let Task { database, kind } = self.tasks.swap_remove(at);
         // If the connection is lost, the server may or may not have run the statement.
-        let (run, told) = match self.random.below(if self.calm { 1 } else { 12 }) {
+        let (run, answered) = match self.random.below(if self.calm { 1 } else { 12 }) {
             1 => (false, false),
             2 => (true, false),
             _ => (true, true),
         };
         let outcome = if run { self.run(database, &kind) } else { Outcome::Done };
-        let outcome = if told { outcome } else { Outcome::Failed(LeaseError::NoServers) };
+        let outcome = if answered { outcome } else { Outcome::Failed(LeaseError::NoServers) };
         self.raise(Event::Finished { database, outcome });
         if !self.calm && self.random.one_in(8) {
             self.raise(Event::Warmed { database, params: vec![ParamsId(0)] });

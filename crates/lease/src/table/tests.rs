@@ -202,16 +202,16 @@ fn client_without_room_waits_while_databases_return() {
     };
     assert_eq!(later, given_at + Duration::from_secs(1));
     example.now = later;
-    let told = example.raise(Event::Tick);
+    let raised = example.raise(Event::Tick);
     assert!(
         matches!(
-            &told[..],
+            &raised[..],
             [Action::Answer {
                 answer: Answer::Refused(LeaseError::Full { leased: 4, kept: 0, most: 4 }),
                 ..
             }]
         ),
-        "{told:?}"
+        "{raised:?}"
     );
     // If no database is returned, a client waits for a second.
     assert!(ask(&mut example, "g").is_empty());

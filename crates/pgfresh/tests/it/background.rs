@@ -381,9 +381,9 @@ fn a_failed_tests_database_outlives_its_run() {
         let psql = [ground::psql(), "-XAtqc", "TABLE one", kept.unwrap()];
         let asked = Command::new(psql[0]).args(&psql[1..]).output().unwrap();
         assert_eq!(String::from_utf8_lossy(&asked.stdout), "42\n", "{outcome}{asked:?}");
-        let told = status(&scene).unwrap();
-        let known = &told["kept"][0];
-        assert_eq!((known["test"].as_str(), known["url"].as_str()), (Some("broken"), kept), "{told}");
+        let report = status(&scene).unwrap();
+        let known = &report["kept"][0];
+        assert_eq!((known["test"].as_str(), known["url"].as_str()), (Some("broken"), kept), "{report}");
         assert!(
             server_of(&url(&scene, &[])) != server_of(kept.unwrap()),
             "it is not the server of the project"
@@ -513,8 +513,8 @@ fn stop_all_ends_servers_that_are_starting() {
         assert!(left.is_empty(), "round {round}: still there: {left:?}");
         stopped += usize::from(outcome.stdout.starts_with("stopped"));
         for outcome in requests.into_iter().map(collect) {
-            let told = outcome.stderr.contains("\"pgfresh stop\" ran at the same time");
-            let gone = told
+            let names_stop = outcome.stderr.contains("\"pgfresh stop\" ran at the same time");
+            let gone = names_stop
                 || outcome.stderr.starts_with("pgfresh: could not ")
                 || outcome.stderr.contains("shutting down");
             assert!(outcome.code == Some(0) || gone, "round {round}: {outcome}");

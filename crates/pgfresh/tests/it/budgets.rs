@@ -204,7 +204,7 @@ fn a_reset_begins_another_test(major: u32) {
         let (status, unrecorded) = gateway.http("GET", "/v1/databases/orders/statements", "");
         assert_eq!((status, &unrecorded["error"]["code"]), (409, &json!("55000")), "{unrecorded}");
         let (status, _) = gateway.http("DELETE", "/v1/databases/orders?statements=1", "");
-        assert_eq!(status, 409, "a budget that cannot be told is no budget that was kept");
+        assert_eq!(status, 409, "pgfresh refuses a budget that it cannot check");
         three.close();
     }
 }
@@ -292,10 +292,10 @@ fn a_run_fails_with_its_exceeded_budgets() {
          SQL test_reset -c 'SELECT 1' -c 'SELECT 2'; SQL 'dbname=test_reset options=-cpgfresh.reset=on' -c 'SELECT 3'"
     );
     let outcome = run(&scene, "statements = 3\nn_plus_one = 5", &script);
-    let told = "pgfresh: a test exceeded its budget\n\
+    let expected = "pgfresh: a test exceeded its budget\n\
         test_many: 6 statements, 3 allowed; one query ran 6 times with different values, 5 allowed\n\
         \x20     6 × SELECT ? AS one (N+1)\n";
-    assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(1), told), "{outcome}");
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(1), expected), "{outcome}");
     // A failed run keeps its exit code, and reports all tests.
     let outcome = run(&scene, "statements = 1", &format!("{script}; exit 7"));
     assert_eq!(outcome.code, Some(7), "{outcome}");
@@ -315,12 +315,12 @@ fn an_exceeded_budget_is_reported_once() {
         PGFRESH reset one --test 'suite > nothing' >&2; echo $?
         SQL one -c 'SELECT 2'; PGFRESH release one --test 'suite > two' 2>&1; echo $?";
     let outcome = run(&scene, "statements = 0", script);
-    let told = |test: &str| {
+    let message = |test: &str| {
         format!("pgfresh: a test exceeded its budget\n{test}: 1 statement, 0 allowed\n      1 × SELECT ?\n")
     };
-    assert_eq!((outcome.code, outcome.stderr), (Some(0), told("suite > one")));
+    assert_eq!((outcome.code, outcome.stderr), (Some(0), message("suite > one")));
     assert!(
-        outcome.stdout.ends_with(&format!("1\n1\n0\n2\n{}1\n", told("suite > two"))),
+        outcome.stdout.ends_with(&format!("1\n1\n0\n2\n{}1\n", message("suite > two"))),
         "{}",
         outcome.stdout
     );

@@ -133,11 +133,11 @@ fn assert_server_or_error(
         let limit = format!("--{limit}={at_most}:{at_most}");
         let limited = [user, &["prlimit", &limit]].concat();
         let outcome = shell(scene, &limited, "exec \"$PGFRESH\" run -- echo reached");
-        let told = outcome.stderr.lines().filter(|line| line.starts_with("pgfresh: ")).count();
+        let messages = outcome.stderr.lines().filter(|line| line.starts_with("pgfresh: ")).count();
         match outcome.code {
             Some(0) => served += 1,
             Some(125 | 126) => {
-                assert_eq!(told, 1, "{limit}: {outcome}");
+                assert_eq!(messages, 1, "{limit}: {outcome}");
                 let says = |words: &&str| outcome.stderr.contains(words);
                 assert!([remedy, "DETAIL:", "cannot place"].iter().any(says), "{limit}: {outcome}");
             }

@@ -153,11 +153,11 @@ fn reset_and_release_print_unfired_faults() {
     let script = script.replace("SQL", &format!("{} -XAtq -d one", ground::psql()));
     let script = script.replace("PGFRESH", &ground::program().display().to_string());
     let outcome = scene.run(["run", "--", "sh", "-uc", &script]);
-    let told = |test: &str| {
+    let message = |test: &str| {
         format!("pgfresh: a fault did not fire\n{test}: 40001 at commit (no matching commit)\n1\n")
     };
     assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(0), ""), "{outcome}");
-    assert_eq!(outcome.stdout, format!("{}0\n{}", told("suite > one"), told("one")), "{outcome}");
+    assert_eq!(outcome.stdout, format!("{}0\n{}", message("suite > one"), message("one")), "{outcome}");
 }
 
 #[test]
@@ -172,11 +172,11 @@ fn run_fails_with_faults_that_nothing_reported() {
     let script = script.replace("SQL", &format!("{} -XAtq -d", ground::psql()));
     let script = script.replace("PGFRESH", &ground::program().display().to_string());
     let outcome = scene.run(["run", "--", "sh", "-c", &script]);
-    let told = "pgfresh: 2 faults did not fire\n\
+    let message = "pgfresh: 2 faults did not fire\n\
         two: 57014 before statement \"never\" (no matching statement)\n\
         one: 57014 before statement \"never\" (no matching statement)\n";
     assert_eq!(outcome.code, Some(1), "{outcome}");
-    assert!(outcome.stderr.ends_with(told), "{outcome}");
+    assert!(outcome.stderr.ends_with(message), "{outcome}");
 }
 
 #[test]

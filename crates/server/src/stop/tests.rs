@@ -100,7 +100,7 @@ fn hanging_postmasters_are_ended() {
 #[test]
 fn killed_servers_are_no_clean_shutdown() {
     for moment in ["before", "during"] {
-        let (stub, server) = up("trap 'log LOG told' INT", &TIMEOUTS);
+        let (stub, server) = up("trap 'log LOG asked' INT", &TIMEOUTS);
         let postmaster = sys::ProcessHandle::of_number(server.pid()).unwrap();
         let killer = if moment == "before" {
             postmaster.kill();
@@ -226,15 +226,15 @@ fn kept_servers_end_and_stay_on_disk() {
 #[test]
 fn server_end_is_reported_once() {
     let (stub, server) = up(ORDERLY, &TIMEOUTS);
-    let (sender, told) = mpsc::channel();
+    let (sender, ends) = mpsc::channel();
     server.on_end(move || sender.send(()).unwrap()).unwrap();
-    assert!(told.try_recv().is_err() && server.is_alive());
+    assert!(ends.try_recv().is_err() && server.is_alive());
     sys::ProcessHandle::of_number(server.pid()).unwrap().kill();
     // A backend and a grandchild outlive the postmaster, but a thread soon terminates them.
-    told.recv().unwrap();
-    assert!(told.recv().is_err());
+    ends.recv().unwrap();
+    assert!(ends.recv().is_err());
     assert!(!server.is_alive());
-    stub.expect_ended("the end is told");
+    stub.expect_ended("the end is reported");
     drop(server);
-    stub.expect_nothing_left("the end is told");
+    stub.expect_nothing_left("the end is reported");
 }

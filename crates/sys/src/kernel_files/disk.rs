@@ -47,8 +47,8 @@ impl Disk {
         let number = |text: Option<String>| text?.parse::<u32>().ok();
         let flag = |text: Option<String>| Some(text? != "0");
         let device = folder.join("device");
-        let told = |file: &str| read_trimmed(&device.join(file)).filter(|text| !text.is_empty());
-        let model = match (told("vendor"), told("model")) {
+        let attribute = |file: &str| read_trimmed(&device.join(file)).filter(|text| !text.is_empty());
+        let model = match (attribute("vendor"), attribute("model")) {
             // Omit "ATA", which isn't a vendor, and the hexadecimal number that virtio reports as its vendor.
             (Some(vendor), Some(model)) if vendor != "ATA" && !vendor.starts_with("0x") => {
                 Some(format!("{vendor} {model}"))
@@ -64,13 +64,13 @@ impl Disk {
         let drive = sorted_entries(&device.join("scsi_disk"));
         Self {
             model,
-            firmware: told("firmware_rev").or_else(|| told("rev")),
+            firmware: attribute("firmware_rev").or_else(|| attribute("rev")),
             bytes: read_trimmed(&folder.join("size"))
                 .and_then(|text| text.parse::<u64>().ok())
                 .map(|sectors| sectors * 512),
             rotational: flag(queue("rotational")),
             scheduler,
-            queue_depth: number(told("queue_depth")),
+            queue_depth: number(attribute("queue_depth")),
             requests: number(queue("nr_requests")),
             write_cache: queue("write_cache"),
             drive_cache: drive.first().and_then(|drive| read_trimmed(&drive.join("cache_type"))),

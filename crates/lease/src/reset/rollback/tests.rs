@@ -132,10 +132,10 @@ fn transaction_state_passes_to_clients_until_lease_ends() {
         deferrable: "a.b".to_owned(),
         deferred: "a.b".to_owned(),
         sources: vec!["SET LOCAL a.b = 1".to_owned()],
-        told: true,
+        set_by_client: true,
     };
     let changed = Constraints { seen: Some("1".to_owned()), ..constraints.clone() };
-    let known = Constraints { told: false, ..constraints.clone() };
+    let known = Constraints { set_by_client: false, ..constraints.clone() };
     for (constraints, of_next_lease) in [(constraints, known), (changed, Constraints::default())] {
         let fake = FakeLeases::open(HOUR);
         let Lent { guard, stream, .. } = lend(&fake, "db");

@@ -224,11 +224,11 @@ fn release_of_ending_lease_succeeds_once_it_ends() {
             TaskKind::Reset { .. } => Outcome::Fresh(Proof::new()),
             _ => Outcome::Done,
         };
-        let told = |action: &Action| match action {
+        let ticket_of = |action: &Action| match action {
             Action::Answer { ticket, answer: Answer::Done(None) } => *ticket,
             other => panic!("it has ended, not {other:?}"),
         };
-        assert_eq!(example.finish(database, outcome).iter().map(told).collect::<Vec<_>>(), tickets);
+        assert_eq!(example.finish(database, outcome).iter().map(ticket_of).collect::<Vec<_>>(), tickets);
         let (ticket, actions) = example.ask("name", Want::Release);
         assert!(matches!(refusal(&actions, ticket), LeaseError::NotLeased(_)));
     }

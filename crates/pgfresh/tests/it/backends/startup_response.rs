@@ -23,7 +23,7 @@ fn assert_is_about(name: &str, startup_response: &[u8], what: &str) {
     let expected = format!("database \"{name}\" has ");
     assert!(
         startup_response.contains(&expected),
-        "{what}: {name} is not told of itself: {startup_response:?}"
+        "{what}: {name} gets no warning about itself: {startup_response:?}"
     );
     assert_eq!(
         startup_response.matches("database \"").count(),

@@ -100,14 +100,14 @@ fn json_output_has_the_start_error() {
             let outcome = collect(child);
             drop(lifeline);
             assert!(outcome.code.is_some_and(|code| code != 0), "{outcome}");
-            let told: Value = serde_json::from_str(&outcome.stdout).unwrap_or_else(|_| panic!("{outcome}"));
-            let error = &told["error"];
+            let answer: Value = serde_json::from_str(&outcome.stdout).unwrap_or_else(|_| panic!("{outcome}"));
+            let error = &answer["error"];
             let parts = [("DETAIL", "detail"), ("HINT", "hint")];
             let more = parts.map(|(label, key)| {
                 error[key].as_str().map(|text| format!("{label}:  {text}\n")).unwrap_or_default()
             });
             let said = format!("pgfresh: {}\n{}", error["message"].as_str().unwrap(), more.concat());
-            assert!(outcome.stderr.ends_with(&said), "{told}: {outcome}");
+            assert!(outcome.stderr.ends_with(&said), "{answer}: {outcome}");
             assert!(said.contains(message), "{said}");
         }
     }

@@ -202,8 +202,8 @@ fn status_and_stop_find_named_servers() {
         let words = fs::read(entry.path().join("cmdline")).unwrap_or_default();
         assert!(!String::from_utf8_lossy(&words).contains(&secret), "{}", entry.path().display());
     }
-    let told = scene.run(["status"]).stdout;
-    assert!(told.starts_with(&format!("server dev: {url}\npage http://127.0.0.1:")), "{told}");
+    let status = scene.run(["status"]).stdout;
+    assert!(status.starts_with(&format!("server dev: {url}\npage http://127.0.0.1:")), "{status}");
     let open = || {
         let mut command = scene.pgfresh(["open"]);
         finish({
@@ -221,8 +221,11 @@ fn status_and_stop_find_named_servers() {
     let usual = scene.run(["url"]).stdout;
     assert!(!usual.contains(&secret), "{usual}");
     assert_eq!(open(), page_of(&usual));
-    let told: Value = serde_json::from_str(&scene.run(["status", "--json"]).stdout).unwrap();
-    assert_eq!((&told["named"][0]["name"], &told["named"][0]["url"]), (&"dev".into(), &url.as_str().into()));
+    let status: Value = serde_json::from_str(&scene.run(["status", "--json"]).stdout).unwrap();
+    assert_eq!(
+        (&status["named"][0]["name"], &status["named"][0]["url"]),
+        (&"dev".into(), &url.as_str().into())
+    );
     assert_eq!(scene.run(["stop"]).stdout, "stopped the background server\n");
     let staying = scene.run(["stop"]).stdout;
     assert!(

@@ -52,16 +52,16 @@ impl Going {
     /// Whether a client might see `ending` if the replica ends in this way. Only a living process can send an error.
     /// When PostgreSQL shuts down, it also closes connections that are still authenticating.
     fn explains(self, ending: &Ending) -> bool {
-        let told = ending.sqlstate.as_deref();
+        let sqlstate = ending.sqlstate.as_deref();
         match self {
             Self::Terminated if ending.in_session => {
-                told == Some("57P01") && ending.hint.as_deref() == Some(HINT)
+                sqlstate == Some("57P01") && ending.hint.as_deref() == Some(HINT)
             }
-            Self::Terminated => matches!(told, None | Some("57P01")),
-            Self::Killed | Self::Unplugged => told.is_none(),
+            Self::Terminated => matches!(sqlstate, None | Some("57P01")),
+            Self::Killed | Self::Unplugged => sqlstate.is_none(),
             // The server's processes notice that the postmaster has ended. pgfresh notices it too, and then ends.
-            Self::WithoutPostgres if ending.in_session => matches!(told, None | Some("57P01" | "57P02")),
-            Self::WithoutPostgres => matches!(told, None | Some("57P01" | "57P02" | "08006")),
+            Self::WithoutPostgres if ending.in_session => matches!(sqlstate, None | Some("57P01" | "57P02")),
+            Self::WithoutPostgres => matches!(sqlstate, None | Some("57P01" | "57P02" | "08006")),
         }
     }
 }
@@ -141,11 +141,11 @@ impl Leased {
 }
 
 fn ending(error: &Error) -> Ending {
-    let told = error.as_db_error();
+    let error = error.as_db_error();
     Ending {
         in_session: true,
-        sqlstate: told.map(|error| error.code().code().to_owned()),
-        hint: told.and_then(|error| error.hint()).map(str::to_owned),
+        sqlstate: error.map(|error| error.code().code().to_owned()),
+        hint: error.and_then(|error| error.hint()).map(str::to_owned),
         words: format!("{error:?}"),
     }
 }
@@ -273,8 +273,8 @@ fn play(count: u8, going: Going) {
     // A silent client also gets the error.
     let sitter = sitters.iter_mut().find(|sitter| sitter.at == victim_at).unwrap();
     sitter.listen();
-    let told = sitter.value("SELECT 1").expect_err("a session with a replica that is gone");
-    assert!(going.explains(&told), "{going:?}: {told:?}");
+    let error = sitter.value("SELECT 1").expect_err("a session with a replica that is gone");
+    assert!(going.explains(&error), "{going:?}: {error:?}");
     drop(sitters);
     assert!(seen.spread.len() == fleet.replicas.len(), "not all had leases: {:?}", seen.spread);
 }

@@ -49,22 +49,22 @@ fn rest(stream: &mut dyn Connection) -> Vec<u8> {
 }
 
 /// Returns the messages, without positions in the server's source.
-fn told(mut bytes: &[u8]) -> Vec<String> {
-    let mut told = Vec::new();
+fn messages_of(mut bytes: &[u8]) -> Vec<String> {
+    let mut messages = Vec::new();
     while let Some((tag, after)) = bytes.split_first() {
         let length = after.first_chunk().map_or(0, |length| u32::from_be_bytes(*length) as usize);
         // Protocol 1 and 2 messages don't have a length, and their text follows the tag directly.
         let Some(body) = after.get(4..length) else {
-            told.push(bytes.escape_ascii().to_string());
+            messages.push(bytes.escape_ascii().to_string());
             break;
         };
         let fields = body.split(|byte| *byte == 0).filter(|field| !field.is_empty());
         let fields = fields.filter(|field| !matches!(field[0], b'F' | b'L' | b'R') || *tag != b'E');
         let text: Vec<_> = fields.map(|field| field.escape_ascii().to_string()).collect();
-        told.push(format!("{} {}", char::from(*tag), text.join(" ")));
+        messages.push(format!("{} {}", char::from(*tag), text.join(" ")));
         bytes = &after[length..];
     }
-    told
+    messages
 }
 
 /// Opens a session that is ready for queries. The gateway requests a password first.
@@ -103,7 +103,7 @@ pub(crate) fn other_protocols_get_the_servers_error(major: u32) {
     for version in versions.into_iter().chain((major >= 14).then_some(2 << 16)) {
         let heard = [to_gateway(&serve), to_server(&serve)].map(|mut stream| {
             stream.write_all(&packet(version, b"user\0postgres\0\0")).unwrap();
-            told(&rest(&mut *stream))
+            messages_of(&rest(&mut *stream))
         });
         assert_eq!(heard[0], heard[1], "{version:#x}");
     }
@@ -184,7 +184,7 @@ pub(crate) fn invalid_bytes_get_the_servers_answer(major: u32) {
             if isolation == "clone" {
                 stream.finish();
             }
-            told(&rest(&mut *stream))
+            messages_of(&rest(&mut *stream))
         });
         assert_eq!(heard[0], heard[1], "seed {seed}, {isolation}: {}", bytes.escape_ascii());
     }

@@ -22,7 +22,7 @@ ask() { "$PSQL" -XAtqc 'SELECT current_database()' "postgresql://postgres:$1@198
 ask hush far
 ask wrong far | grep -o "password authentication failed" | head -1
 "$PSQL" -XAtqc 'SELECT 1' "$(said url)"
-# Nobody has told the server this address.
+# The server does not know this address.
 "$PSQL" -XAtqc 'SELECT 2' "host=198.51.100.7 port=$port user=postgres password=hush dbname=far sslmode=verify-full sslrootcert=$root channel_binding=require"
 http() { "$PYTHON" -c '
 import ssl, sys, urllib.error, urllib.request

@@ -166,7 +166,7 @@ fn busy_clients_get_an_error_when_closed(major: u32) {
         let isolation = ["clone", "rollback"][round % 2];
         let mut session = gateway.connect("busy", &format!("-cpgfresh.isolation={isolation}")).unwrap();
         let (began, is_busy) = mpsc::channel();
-        let (told, code) = thread::scope(|scope| {
+        let (sqlstate, code) = thread::scope(|scope| {
             let client = scope.spawn(move || {
                 session.rows("SELECT 1").unwrap();
                 began.send(()).unwrap();
@@ -180,7 +180,7 @@ fn busy_clients_get_an_error_when_closed(major: u32) {
             let code = gateway.http("DELETE", "/v1/databases/busy", "").0;
             (client.join().unwrap(), code)
         });
-        assert!(["57P01", "08006"].contains(&&*told), "{isolation}: {told}");
+        assert!(["57P01", "08006"].contains(&&*sqlstate), "{isolation}: {sqlstate}");
         assert_eq!(code, 204, "{isolation}");
     }
 }

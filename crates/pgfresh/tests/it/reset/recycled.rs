@@ -339,8 +339,8 @@ fn no_setting_rounds_planner_statistics() {
     let fixture = DigestFixture::untouched(ServerOptions::default(), setup);
     for _ in 0..3 {
         let (mut session, _, guard) = fixture.connect("a", "postgres");
-        let told = "SELECT reltuples::int FROM pg_class WHERE relname = 'u'";
-        assert_eq!(session.query(told).unwrap(), [[Some("1234".to_owned())]]);
+        let estimate = "SELECT reltuples::int FROM pg_class WHERE relname = 'u'";
+        assert_eq!(session.query(estimate).unwrap(), [[Some("1234".to_owned())]]);
         session.query("TRUNCATE u").unwrap();
         drop((session, guard));
         fixture.server.leases.reset("a", true).unwrap();

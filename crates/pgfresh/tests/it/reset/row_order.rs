@@ -73,7 +73,7 @@ fn reset_leaves_line_pointers_as_in_copy(major: u32) {
     let fixture = DigestFixture::untouched(ServerOptions { installation, ..ServerOptions::default() }, SETUP);
     wait_until("two ready databases", || fixture.server.leases.status().ready[0].1 > 1);
     let planner = "SELECT oid, relpages, reltuples, relallvisible FROM pg_class ORDER BY oid";
-    let (copy, told) =
+    let (copy, expected) =
         (fixture.line_pointers("copy"), fixture.connect("copy", "postgres").0.query(planner).unwrap());
     assert_eq!(copy["kind r"].concat(), [1; 20], "the template's own rows");
     for statements in USES {
@@ -87,7 +87,11 @@ fn reset_leaves_line_pointers_as_in_copy(major: u32) {
         let why = fixture.server.leases.status().dropped;
         assert_eq!(fixture.recycled(), before + 1, "not recycled after {statements}: {why:?}");
         assert_eq!(fixture.line_pointers("used"), copy, "after {statements}");
-        assert_eq!(fixture.connect("used", "postgres").0.query(planner).unwrap(), told, "after {statements}");
+        assert_eq!(
+            fixture.connect("used", "postgres").0.query(planner).unwrap(),
+            expected,
+            "after {statements}"
+        );
     }
 }
 

@@ -1,6 +1,6 @@
 //! Tests that what pgfresh does in a client's session is invisible to the client.
 
-use super::plain_answers::told;
+use super::plain_answers::description_of;
 use super::{bind, execute, majors, message, parse, query, run, sqlstate, start, sync};
 
 #[test]
@@ -110,7 +110,8 @@ fn assert_same_answers(statements: &[&str]) {
         let mut rollback = serve.rollback("rollback");
         for sql in statements {
             let [found, expected] = [&mut rollback, &mut plain].map(|client| client.ask(sql));
-            let [found, expected] = [found, expected].map(|said| said.iter().map(told).collect::<Vec<_>>());
+            let [found, expected] =
+                [found, expected].map(|said| said.iter().map(description_of).collect::<Vec<_>>());
             assert_eq!(found, expected, "{sql} on PostgreSQL {major}");
         }
     }
@@ -150,7 +151,7 @@ fn portals_end_with_their_transaction() {
                 let bytes = if bytes[0] == b'Q' { bytes.clone() } else { [&bytes[..], &sync()].concat() };
                 let said = [&mut rollback, &mut plain].map(|client| {
                     client.send(&bytes);
-                    client.until_ready().iter().map(told).collect::<Vec<_>>()
+                    client.until_ready().iter().map(description_of).collect::<Vec<_>>()
                 });
                 let [found, expected] = said;
                 assert_eq!(found, expected, "{at} of {group:?} on PostgreSQL {major}");

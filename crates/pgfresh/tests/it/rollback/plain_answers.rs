@@ -66,7 +66,7 @@ impl Step {
         let answers = (0..self.readies()).flat_map(|_| client.until_ready());
         let answers: Vec<_> = answers.collect();
         let news = answers.iter().filter(|message| message.0 != b'S' || is_news(client, &message.1));
-        let mut said: Vec<_> = news.map(told).collect();
+        let mut said: Vec<_> = news.map(description_of).collect();
         // From PostgreSQL 16 on, the order of several reports depends on all earlier settings.
         said.chunk_by_mut(|one, next| one.starts_with("S ") && next.starts_with("S ")).for_each(<[_]>::sort);
         said
@@ -88,7 +88,7 @@ fn is_news(client: &mut Client, report: &[u8]) -> bool {
 
 /// Returns the relevant parts of a message: code, text and position of an error or notice, and columns
 /// without their table's OID.
-pub(crate) fn told((tag, body): &Message) -> String {
+pub(crate) fn description_of((tag, body): &Message) -> String {
     if *tag == b'T' {
         return columns(&body[2..]);
     }
@@ -108,13 +108,13 @@ pub(crate) fn told((tag, body): &Message) -> String {
 
 /// Returns the column names and types in a `RowDescription`.
 fn columns(mut rest: &[u8]) -> String {
-    let mut told = String::from("T");
+    let mut text = String::from("T");
     while let Some(end) = rest.iter().position(|byte| *byte == 0) {
         let (name, column) = (String::from_utf8_lossy(&rest[..end]), &rest[end + 7..end + 19]);
-        told = format!("{told} {name} {:?}", &column[..10]);
+        text = format!("{text} {name} {:?}", &column[..10]);
         rest = &rest[end + 19..];
     }
-    told
+    text
 }
 
 fn statement() -> impl Strategy<Value = String> {

@@ -1,7 +1,7 @@
 //! Tests that settings in rollback isolation are the same as on a plain server after each transaction,
 //! whatever has changed them.
 
-use super::plain_answers::told;
+use super::plain_answers::description_of;
 use super::{SCHEMA, Serve, bind, execute, majors, message, parse, query, start_on, sync};
 use crate::common::client::Client;
 use crate::common::depth;
@@ -48,7 +48,7 @@ impl Pair {
     fn ask(&mut self, bytes: &[u8], said: &str) {
         let [found, expected] = [&mut self.rollback, &mut self.plain].map(|client| {
             client.send(bytes);
-            let mut all: Vec<_> = client.until_ready().iter().map(told).collect();
+            let mut all: Vec<_> = client.until_ready().iter().map(description_of).collect();
             // PostgreSQL 13 repeats reports, and their order depends on all earlier settings.
             all.retain(|message| !message.starts_with("S "));
             all

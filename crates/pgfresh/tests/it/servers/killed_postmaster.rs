@@ -180,8 +180,8 @@ fn crashes_noticed_late_by_the_postmaster_are_reported() {
     let continued = kill_process(postmaster, Signal::CONT);
     let outcome = collect(pgfresh);
     assert!(continued.is_ok(), "the run ended before its postmaster: {outcome}");
-    let told = "pgfresh: the server crashed while the command was running: LOG:  server process (PID ";
-    assert!(outcome.code == Some(2) && outcome.stderr.contains(told), "{outcome}");
+    let expected = "pgfresh: the server crashed while the command was running: LOG:  server process (PID ";
+    assert!(outcome.code == Some(2) && outcome.stderr.contains(expected), "{outcome}");
 }
 
 #[test]
@@ -193,8 +193,8 @@ fn survived_crashes_are_reported_on_failure() {
         exit $1";
     let run = |code: &str| scene.run(["run", "--", "sh", "-c", script, ground::psql(), code]);
     let failed = run("3");
-    let told = "pgfresh: the server crashed while the command was running: LOG:  server process (PID ";
-    let line = failed.stderr.lines().find(|line| line.starts_with(told));
+    let expected = "pgfresh: the server crashed while the command was running: LOG:  server process (PID ";
+    let line = failed.stderr.lines().find(|line| line.starts_with(expected));
     let line = line.unwrap_or_else(|| panic!("{failed}"));
     assert!(failed.code == Some(3) && line.contains("was terminated by signal 9: Killed"), "{failed}");
     let fine = run("0");

@@ -64,8 +64,8 @@ fn a_setup_cannot_move_the_servers_log() {
             "psql -XAtqc 'SHOW work_mem'; psql -XAtqc \"COPY (SELECT 1) TO PROGRAM 'kill -9 \\$PPID'\"";
         let outcome = scene.run(["run", "--sql", "log.sql", "--", "sh", "-c", crash]);
         assert_eq!(outcome.stdout, "1234kB\n", "{outcome}");
-        let told = "the server crashed while the command was running: LOG:  server process";
-        assert!(outcome.stderr.contains(told), "{destination}: {outcome}");
+        let expected = "the server crashed while the command was running: LOG:  server process";
+        assert!(outcome.stderr.contains(expected), "{destination}: {outcome}");
         assert_eq!(fs::read_dir(&moved).unwrap().count(), 0, "{destination}");
     }
 }

@@ -218,15 +218,15 @@ proptest! {
         server in prop::collection::vec(any::<u8>(), 0..200),
         chunk in 1_usize..40,
     ) {
-        let told = |chunk| {
+        let transcribed = |chunk| {
             let (mut builder, now) = (builder(), Instant::now());
             client.chunks(chunk).for_each(|part| builder.observe_client(part, now));
             server.chunks(chunk).for_each(|part| builder.observe_server(part, now));
             builder.close(now);
             without_times(&builder.finish())
         };
-        let found = told(chunk);
-        prop_assert_eq!(&told(usize::MAX), &found);
+        let found = transcribed(chunk);
+        prop_assert_eq!(&transcribed(usize::MAX), &found);
         let all: Vec<u8> = found.0.into_iter().flat_map(|(messages, _)| messages).collect();
         prop_assert!(client.starts_with(&all));
     }

@@ -124,7 +124,7 @@ final class Api {
                     : refusal(error.responseCode(), "");
         } catch (IllegalArgumentException unreadable) {
             throw new PgfreshException(
-                    "could not read the answer of pgfresh at " + address + ": " + unreadable.getMessage(), unreadable);
+                    "could not read the response of pgfresh at " + address + ": " + unreadable.getMessage(), unreadable);
         } catch (IOException error) {
             String hint = trust == null ? GONE : isUntrusted(error) ? UNTRUSTED : UNREACHABLE;
             throw new PgfreshException(

@@ -326,10 +326,13 @@ fn many_rows_are_compared_in_little_memory() {
 #[test]
 fn a_name_that_the_server_cuts_is_found() {
     let long = "long_".repeat(20);
-    let told = succeed(
+    let output = succeed(
         &project("CREATE TABLE t (v text)"),
         &[],
         &format!("in_database {long} -c 'SELECT 1'\npgfresh diff {long}"),
     );
-    assert!(told.starts_with("1\n") && told.contains(" does not differ from template \"app\""), "{told}");
+    assert!(
+        output.starts_with("1\n") && output.contains(" does not differ from template \"app\""),
+        "{output}"
+    );
 }
