@@ -75,7 +75,7 @@ fn one_shard_of_a_fleet_builds() {
 #[cfg_attr(pgfresh_portable, ignore = "compares with a server in RAM")]
 fn clean_up_methods_are_timed_on_every_major() {
     for major in majors() {
-        let scene = Scene::new(User::Ourselves);
+        let scene = Scene::on_disk(User::Ourselves);
         let (disk, postgres) = (scene.directory.to_str().unwrap(), postgres(major));
         let words = ["bench", "truncate", "--rounds", "1", "--json", "--postgres", &postgres, disk];
         let report = json(&scene.run(words));
@@ -114,11 +114,11 @@ fn count_transactions(major: u32) {
     let mut command = scene.pgfresh(words.iter().chain(&["--postgres", postgres.as_str(), disk]));
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    let mut told = String::new();
-    child.stdout.take().unwrap().read_to_string(&mut told).unwrap();
+    let mut output = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut output).unwrap();
     let outcome = collect(child);
     assert!(outcome.code == Some(0), "{outcome}");
-    let report: Value = serde_json::from_str(&told).unwrap();
+    let report: Value = serde_json::from_str(&output).unwrap();
     assert_eq!(counts(&report), [1; 21], "{report}");
     let ours = row(&report, "Transactions a second", "server", "pgfresh");
     let normal = row(&report, "Transactions a second", "server", "normal settings, on disk");
@@ -168,7 +168,7 @@ fn resets_are_timed_by_number_of_tables() {
 #[test]
 fn the_running_average_equals_that_of_batches() {
     for major in majors() {
-        let scene = Scene::new(User::Ourselves);
+        let scene = Scene::on_disk(User::Ourselves);
         let (disk, postgres) = (scene.directory.to_str().unwrap(), postgres(major));
         let words = ["bench", "events", "--batches", "4", "--batch", "25", "--json", "--postgres"];
         let report = json(&scene.run(words.iter().chain(&[postgres.as_str(), disk])));
@@ -194,8 +194,8 @@ fn the_running_average_equals_that_of_batches() {
 #[test]
 fn foreign_servers_and_passwords_stay_untouched() {
     let scene = Scene::new(User::Ourselves);
-    let script = "\"$0\" bench events --batches 2 --batch 5 --json --target \"$DATABASE_URL\" >told; cat told; \
-                  ! grep -q \"$PGPASSWORD\" told; \"$1\" -XAtqc \"SELECT 'schemas', count(*) FROM pg_namespace \
+    let script = "\"$0\" bench events --batches 2 --batch 5 --json --target \"$DATABASE_URL\" >output; cat output; \
+                  ! grep -q \"$PGPASSWORD\" output; \"$1\" -XAtqc \"SELECT 'schemas', count(*) FROM pg_namespace \
                   WHERE nspname LIKE 'pgfresh%'\" >&2; \"$1\" -XAtqc 'CREATE SCHEMA pgfresh_bench'; \
                   \"$0\" bench events --target \"$DATABASE_URL\" || exit 3";
     let program = ground::program().to_str().unwrap();

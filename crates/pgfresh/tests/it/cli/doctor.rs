@@ -35,7 +35,7 @@ fn rows<'a>(diagnosis: &'a Value, title: &str) -> &'a Vec<Value> {
 #[cfg_attr(pgfresh_portable, ignore = "compares with a server in RAM")]
 fn every_layer_is_told_with_its_evidence() {
     for &user in User::all() {
-        let scene = Scene::new(user);
+        let scene = Scene::on_disk(user);
         let outcome = scene.run(["doctor", "--quick", "--json", scene.directory.to_str().unwrap()]);
         let diagnosis = json(&outcome);
         assert!(outcome.stderr.is_empty(), "{outcome}");

@@ -22,6 +22,11 @@ fn depth() -> u32 {
     })
 }
 
+/// Whether tests try every case in a finite set, as once a week.
+pub(crate) fn is_deep() -> bool {
+    depth() >= ALL
+}
+
 /// Returns the number of rounds, cases or kills, which is `usual` times the depth.
 pub(crate) fn rounds(usual: u32) -> u32 {
     usual * depth()

@@ -7,12 +7,20 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, OnceLock};
 
+use sys::Filesystem;
+
+use super::depth::is_deep;
 use super::{Scene, User, wait_until};
+
+/// Space that the tests' files need in RAM, in bytes.
+const NEEDED: u64 = 8 << 30;
 
 /// Folders that disappear with this process.
 struct Ground {
     disk: PathBuf,
     memory: PathBuf,
+    /// Contains caches and working directories. A disk for deep tests, otherwise RAM, which halves the tests' time.
+    work: PathBuf,
     program: PathBuf,
     /// Process that removes the folders when its standard input closes. The kernel closes it when this process ends.
     _janitor: Child,
@@ -24,7 +32,9 @@ fn ground() -> &'static Ground {
         print_panics_at_once();
         let shared = Path::new("/dev/shm");
         let memory = if shared.is_dir() { shared.to_owned() } else { std::env::temp_dir() };
+        let has_room = Filesystem::of(&memory).is_ok_and(|memory| memory.free >= NEEDED);
         let (disk, memory) = (folder_in(Path::new("/var/tmp")), folder_in(&memory));
+        let work = if is_deep() || !has_room { &disk } else { &memory }.clone();
         let program = disk.join("pgfresh");
         // A child process copies it: see `Scene::write_program`.
         let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_pgfresh")).arg(&program).status().unwrap();
@@ -33,7 +43,7 @@ fn ground() -> &'static Ground {
         janitor.args(["-c", "cat; rm -rf -- \"$@\"", "sh"]).args([&disk, &memory]).current_dir("/");
         janitor.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         sys::new_session(&mut janitor);
-        Ground { disk, memory, program, _janitor: janitor.spawn().unwrap() }
+        Ground { disk, memory, work, program, _janitor: janitor.spawn().unwrap() }
     })
 }
 
@@ -60,21 +70,31 @@ pub(crate) fn program() -> &'static Path {
     &ground().program
 }
 
-/// Makes a working directory and a place with the same name, for one scene of `user`.
-pub(crate) fn folders(user: User) -> (PathBuf, PathBuf) {
-    let make = |parent: &Path| {
-        let folder =
-            tempfile::Builder::new().prefix("scene-").rand_bytes(8).tempdir_in(parent).unwrap().keep();
-        user.give(&folder);
-        folder
-    };
-    (make(&ground().disk), make(&ground().memory))
+/// Makes a place for one scene of `user`.
+pub(crate) fn place(user: User) -> PathBuf {
+    scene_folder(user, &ground().memory)
+}
+
+/// Makes a working directory for one scene of `user`.
+pub(crate) fn directory(user: User) -> PathBuf {
+    scene_folder(user, &ground().work)
+}
+
+/// Makes a working directory on a disk for one scene of `user`.
+pub(crate) fn directory_on_disk(user: User) -> PathBuf {
+    scene_folder(user, &ground().disk)
+}
+
+fn scene_folder(user: User, parent: &Path) -> PathBuf {
+    let folder = tempfile::Builder::new().prefix("scene-").rand_bytes(8).tempdir_in(parent).unwrap().keep();
+    user.give(&folder);
+    folder
 }
 
 /// Returns the cache that all scenes of `user` share, with the default installation's base image.
 pub(crate) fn cache(user: User) -> PathBuf {
     static COPIED: Mutex<Vec<u32>> = Mutex::new(Vec::new());
-    let shared = ground().disk.join(format!("cache-{}", user.uid()));
+    let shared = ground().work.join(format!("cache-{}", user.uid()));
     let mut copied = COPIED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if !copied.contains(&user.uid()) {
         copy_base_cache(user, &shared);
@@ -92,7 +112,7 @@ pub(crate) fn copy_base_cache(user: User, target: &Path) {
 /// Makes a cache that contains only the base image. Afterwards, tests only copy it.
 fn base_cache(user: User) -> PathBuf {
     static READY: Mutex<Vec<u32>> = Mutex::new(Vec::new());
-    let cache = ground().disk.join(format!("base-{}", user.uid()));
+    let cache = ground().work.join(format!("base-{}", user.uid()));
     let mut ready = READY.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if !ready.contains(&user.uid()) {
         if !cache.exists() {

@@ -57,7 +57,7 @@ impl LeaseFixture {
         linger: Duration,
         earlier: impl FnOnce(&Self),
     ) -> Self {
-        let (folder, _) = ground::folders(User::Ourselves);
+        let folder = ground::directory(User::Ourselves);
         let cache = folder.join("cache");
         ground::copy_base_cache(User::Ourselves, &cache);
         fs::write(folder.join("setup.sql"), sql).unwrap();

@@ -3,10 +3,12 @@
 //! | path | content |
 //! |---|---|
 //! | `/var/tmp/pgfresh-test-X/pgfresh` | the binary, where all users can run it |
-//! | `/var/tmp/pgfresh-test-X/base-UID` | a cache with a base image, built once for each user |
-//! | `/var/tmp/pgfresh-test-X/cache-UID` | a copy of `base-UID` that all tests of that user share |
-//! | `/var/tmp/pgfresh-test-X/scene-Y` | working directory of one test |
-//! | `/dev/shm/pgfresh-test-X/scene-Y` | place of one test |
+//! | `/dev/shm/pgfresh-test-X/base-UID` | a cache with a base image, built once for each user |
+//! | `/dev/shm/pgfresh-test-X/cache-UID` | a copy of `base-UID` that all tests of that user share |
+//! | `/dev/shm/pgfresh-test-X/scene-Y` | working directory of one test |
+//! | `/dev/shm/pgfresh-test-X/scene-Z` | place of one test |
+//!
+//! If RAM is short, and in deep tests, all but the places are in `/var/tmp`, which is usually on a disk.
 //!
 //! A scene ends with its test. The folders above end with the process, even if it is killed.
 
@@ -44,6 +46,10 @@ use watchdog::Watchdog;
 /// Timeout for waits that hang. Slow waits don't reach it: whatever ends at all ends sooner, even on a machine
 /// with ten times the load.
 pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_mins(10);
+
+/// `PATH` of scenes: Debian's PostgreSQL before the wrapper scripts with the same names, which take longer to start.
+static PROGRAMS: LazyLock<String> =
+    LazyLock::new(|| format!("/usr/lib/postgresql/15/bin:{}", std::env::var("PATH").unwrap_or_default()));
 
 /// Environment variable for debug builds: a folder for the transcripts of all sessions. If it is set for the tests,
 /// it is also set for each pgfresh.
@@ -178,7 +184,7 @@ pub(crate) fn as_root(action: &str) -> bool {
 /// User, working directory, place and cache for pgfresh in a test, with a check for leftovers.
 pub(crate) struct Scene {
     pub(crate) user: User,
-    /// Working directory, which is on disk and belongs to the user.
+    /// Working directory, which belongs to the user.
     pub(crate) directory: PathBuf,
     /// Place. Each process has this path in an environment variable that pgfresh ignores, so that the
     /// test can find the process.
@@ -197,13 +203,24 @@ impl Scene {
 
     /// Makes a scene with an empty cache.
     pub(crate) fn with_empty_cache(user: User) -> Self {
-        let mut scene = Self::with_cache(user, PathBuf::new());
-        scene.cache = scene.directory.join("cache");
-        scene
+        let directory = ground::directory(user);
+        let cache = directory.join("cache");
+        Self::in_directory(user, directory, cache)
+    }
+
+    /// Makes a scene with its working directory and an empty cache on a disk.
+    pub(crate) fn on_disk(user: User) -> Self {
+        let directory = ground::directory_on_disk(user);
+        let cache = directory.join("cache");
+        Self::in_directory(user, directory, cache)
     }
 
     fn with_cache(user: User, cache: PathBuf) -> Self {
-        let (directory, place) = ground::folders(user);
+        Self::in_directory(user, ground::directory(user), cache)
+    }
+
+    fn in_directory(user: User, directory: PathBuf, cache: PathBuf) -> Self {
+        let place = ground::place(user);
         let watchdog = Watchdog::new(&place);
         Self { user, directory, place, cache, history: Mutex::new(History::begin(user)), _watchdog: watchdog }
     }
@@ -231,6 +248,7 @@ impl Scene {
         command
             .env("SCENE", &self.place)
             .env("HOME", &self.directory)
+            .env("PATH", &*PROGRAMS)
             .current_dir(&self.directory)
             .stdin(Stdio::null());
         self.user.put_on(command);

@@ -4,9 +4,10 @@ use std::process::Command;
 
 use super::{Outcome, Scene, User, as_root, finish, ground};
 
-/// Returns a scene where root can mount. For other users, prints that the test is skipped, and returns `None`.
+/// Returns a scene on a disk, so that root can mount other file systems over RAM. For other users, prints that the test
+/// is skipped, and returns `None`.
 pub(crate) fn scene() -> Option<Scene> {
-    as_root("mount").then(|| Scene::with_empty_cache(User::Ourselves))
+    as_root("mount").then(|| Scene::on_disk(User::Ourselves))
 }
 
 /// Runs pgfresh with `arguments` after the shell commands `mount`, in a new mount namespace. The output ends with the

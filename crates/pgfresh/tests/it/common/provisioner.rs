@@ -14,7 +14,7 @@ pub(crate) const DATABASE: &str = "app";
 
 /// Returns a provisioner for `major` whose template is `schema`, and a watchdog for its servers.
 pub(crate) fn provisioner(major: u32, schema: &str) -> (Provisioner, Watchdog) {
-    let (folder, place) = ground::folders(User::Ourselves);
+    let (folder, place) = (ground::directory(User::Ourselves), ground::place(User::Ourselves));
     let cache = folder.join("cache");
     ground::copy_base_cache(User::Ourselves, &cache);
     fs::write(folder.join("schema.sql"), schema).unwrap();

@@ -38,7 +38,7 @@ pub(super) struct Database {
 impl Database {
     /// Starts a PostgreSQL `major` server and runs `sql` in a new database.
     pub(super) fn new(major: u32, sql: &str) -> Self {
-        let (_, place) = ground::folders(User::Ourselves);
+        let place = ground::place(User::Ourselves);
         let options = ServerOptions {
             installation: postgres(major).parse().unwrap(),
             place: storage::PlaceRequest::At(place.clone()),
