@@ -8,7 +8,7 @@ use storage::{Building, Entry, PlaceRequest};
 
 use crate::description::{self, EntryDescription};
 use crate::error::{KeptServer, ProvisionError, SetupError};
-use crate::fingerprint_inputs::{GOES_ON_FROM, INPUT, SQL_FILES};
+use crate::fingerprint_inputs::{GOES_ON_FROM, INPUT, PREPARE_COMMAND, SQL_FILES};
 use crate::incremental::Parent;
 use crate::inputs::{InputFiles, Skipped};
 use crate::provisioner::{Provisioner, Step, Template};
@@ -64,6 +64,9 @@ impl Provisioner {
             all.add(format!("setting {}", name.trim().to_ascii_lowercase()), value);
         }
         let folder = &spec.folder;
+        if let Some(prepare) = &spec.prepare {
+            all.add(PREPARE_COMMAND, prepare);
+        }
         let InputFiles { files: sql, mut skipped } = inputs::expand_sql(folder, &spec.sql)?;
         if !sql.is_empty() {
             all.add(SQL_FILES, sql.join("\n"));

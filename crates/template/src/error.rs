@@ -14,6 +14,8 @@ use crate::inputs::InputError;
 
 /// Name of the step that runs the user's setup command.
 pub(crate) const SETUP: &str = "setup";
+/// Name of the step that runs the user's prepare command.
+pub(crate) const PREPARE: &str = "prepare";
 /// The C library's message for a full file system.
 const NO_SPACE: &str = "No space left on device";
 
@@ -397,18 +399,23 @@ fn step_hint(step: &str, status: ExitStatus, last_lines: &[String]) -> Option<St
         before.split_once("database \"").map(|(_, database)| database)
     });
     match missing {
-        Some(database) if step == SETUP => Some(format!(
+        Some(database) if is_command(step) => Some(format!(
             "Name the template \"{database}\" ([template.{database}] in pgfresh.toml), or let the setup connect to $PGDATABASE."
         )),
         _ => program_hint(step, status).map(str::to_owned),
     }
 }
 
+/// Returns true for a step that runs a shell command.
+fn is_command(step: &str) -> bool {
+    [PREPARE, SETUP].contains(&step)
+}
+
 /// Returns advice if the setup's shell couldn't run a program. The server's log doesn't contain this failure.
 fn program_hint(step: &str, status: ExitStatus) -> Option<&'static str> {
     // Source: POSIX, 2.8.2.
     match status.code() {
-        _ if step != SETUP => None,
+        _ if !is_command(step) => None,
         Some(127) => Some("sh cannot find the setup's program: install it, or write it with its path."),
         Some(126) => Some(
             "sh cannot run the setup's program: make it executable (chmod +x), or run it with its interpreter.",

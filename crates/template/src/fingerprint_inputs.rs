@@ -81,6 +81,13 @@ impl FingerprintInputs {
         if same < old.len() || !new.iter().all(is_input) {
             return Some(change_line(SQL_FILES, Change::Changed).1);
         }
+        // An incremental build doesn't run the prepare command, which may read all files in a folder.
+        let is_read = |file: &&String| !new.contains(&file.as_str());
+        if let Some(file) = added.iter().find(is_read)
+            && self.0.contains_key(PREPARE_COMMAND)
+        {
+            return Some(format!("{file} added, and the prepare command has run"));
+        }
         let later = ["dump", "setup command"].into_iter().find(|name| self.0.contains_key(*name));
         match (new.get(same), later) {
             (Some(first), Some(later)) => Some(format!("{first} comes before the {later}, which has run")),
@@ -122,6 +129,8 @@ impl FingerprintInputs {
 pub(crate) const GOES_ON_FROM: &str = "template it goes on from";
 /// Prefix for the keys of input files.
 pub(crate) const INPUT: &str = "input ";
+/// Key for the prepare command.
+pub(crate) const PREPARE_COMMAND: &str = "prepare command";
 /// Key for the list of SQL files, one per line in execution order.
 pub(crate) const SQL_FILES: &str = "list of SQL files";
 
@@ -227,6 +236,10 @@ mod tests {
             let expected = expected.map(|files| files.iter().map(ToString::to_string).collect::<Vec<_>>());
             assert_eq!(added, expected.map_err(|reason| vec![reason.to_owned()]), "{before:?} {after:?}");
         }
+        let prepared = |files| of_files(files, &[PREPARE_COMMAND]);
+        assert_eq!(prepared(&["a", "b"]).added_to(&prepared(&["a"])), Ok(vec!["b".to_owned()]));
+        let reason = "x1 added, and the prepare command has run".to_owned();
+        assert_eq!(prepared(&["a", "b", "x1"]).added_to(&prepared(&["a"])), Err(vec![reason]));
         let (before, mut after) = (of_files(&["a"], &[]), of_files(&["a", "b"], &[]));
         after.add("setting jit", "off");
         assert_eq!(after.added_to(&before), Err(vec!["setting jit added".to_owned()]));

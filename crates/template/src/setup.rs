@@ -1,5 +1,5 @@
-//! Fills a template by running its specification's steps against a server. The steps are SQL files, a dump and a
-//! command.
+//! Fills a template by running its specification's steps against a server. The steps are SQL files, a dump and
+//! commands.
 //!
 //! The steps write their output to `setup.log` in the run directory. Each step inherits the helper lock, so that if
 //! pgfresh crashes, the guard can terminate the step and its children.
@@ -18,7 +18,7 @@ use server::{
 use storage::{Account, Attempt};
 
 use crate::database_properties::{self, DatabaseProperty};
-use crate::error::{SETUP, SetupError};
+use crate::error::{PREPARE, SETUP, SetupError};
 use crate::inputs::InputError;
 use crate::provisioner::Step;
 use crate::{ProvisionError, TemplateSpec, complete_copy, create_copy, end_sessions, inputs};
@@ -31,6 +31,9 @@ const LOG_TAIL: i64 = 8 * 1024;
 const MAX_LINES: usize = 12;
 /// Interval between progress reports.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
+/// libpq's variables that can change what a session writes. A step gets only those that the specification lists in
+/// `env`, because the fingerprint doesn't depend on the others.
+const SESSION_VARIABLES: [&str; 5] = ["PGCLIENTENCODING", "PGDATESTYLE", "PGGEQO", "PGOPTIONS", "PGTZ"];
 /// SQL that counts the user's objects in a database. Objects created by initdb have smaller oids. Temporary objects and
 /// their schemas don't count: the server never drops the schemas, and a session that has ended may still be dropping
 /// its tables. Source: `src/include/access/transam.h`, `FirstNormalObjectId`.
@@ -68,7 +71,8 @@ pub(crate) enum StartingPoint<'a> {
     /// The databases of other templates exist in the cluster and must remain there. The value is the name of the
     /// extended template's database, if any.
     Beside(Option<&'a str>),
-    /// The data comes from an earlier template with the same name. The dump and some of the SQL files have already run.
+    /// The data comes from an earlier template with the same name. The prepare command, the dump and some of the SQL
+    /// files have already run.
     Parent {
         /// Number of files at the beginning of the list that have already run.
         sql_files: usize,
@@ -113,32 +117,38 @@ impl Setup<'_> {
 
     fn run_steps(&self, start: StartingPoint<'_>) -> Result<Option<FailedStep>, ProvisionError> {
         let (folder, have_run) = (&self.spec.folder, start.sql_files());
+        let is_new = !matches!(start, StartingPoint::Parent { .. });
+        if let Some(words) = self.spec.prepare.as_ref().filter(|_| is_new)
+            && let Some(broken) = self.run_command(PREPARE, words)?
+        {
+            return Ok(Some(broken));
+        }
         for file in inputs::expand_sql(folder, &self.spec.sql)?.files.iter().skip(have_run) {
             if let Some(broken) = self.run_sql(file)? {
                 return Ok(Some(broken));
             }
         }
         if let Some(dump) = &self.spec.dump
-            && !matches!(start, StartingPoint::Parent { .. })
+            && is_new
             && let Some(broken) = self.restore(dump)?
         {
             return Ok(Some(broken));
         }
         if let Some(words) = &self.spec.setup {
-            return self.run_setup(words);
+            return self.run_command(SETUP, words);
         }
         Ok(None)
     }
 
-    /// Runs the user's setup command. Some programs can reach a server only over TCP, so pgfresh opens a loopback port
+    /// Runs a command of the user. Some programs can reach a server only over TCP, so pgfresh opens a loopback port
     /// while the command runs.
-    fn run_setup(&self, words: &str) -> Result<Option<FailedStep>, ProvisionError> {
+    fn run_command(&self, step: &str, words: &str) -> Result<Option<FailedStep>, ProvisionError> {
         let mut command = Command::new("sh");
         command.args(["-c", words]);
         let loopback = LoopbackListener::open(self.server, self.encryption.cloned())
             .attempt("listen on", Path::new("127.0.0.1"))?;
         let address = loopback.as_ref().map(|loopback| loopback.address(&self.spec.name));
-        let broken = self.run_program(SETUP, command, &address.unwrap_or_else(|| self.address()))?;
+        let broken = self.run_program(step, command, &address.unwrap_or_else(|| self.address()))?;
         let wants_tls = loopback.is_some_and(|loopback| loopback.has_rejected_tls());
         Ok(broken.map(|broken| FailedStep { wants_tls, ..broken }))
     }
@@ -277,7 +287,9 @@ impl Setup<'_> {
         let Some(psql) = self.installation.client("psql") else { return self.run_sql_without_psql(file) };
         let mut command = Command::new(psql);
         // If a transaction is still open at the end, psql would roll it back and still report success.
-        command.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-f", file, "-c", EXPECT_NO_TRANSACTION]);
+        command.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-f", file]);
+        // The log must contain only the file's own results.
+        command.args(["-c", "\\o /dev/null", "-c", EXPECT_NO_TRANSACTION]);
         let broken = self.run_program(&format!("psql with \"{file}\""), command, &self.address())?;
         let is_open = |line: &String| line.contains(OPEN_TRANSACTION);
         if broken.is_some() && Self::last_lines(&Self::log(self.server)).iter().any(is_open) {
@@ -373,6 +385,9 @@ impl Setup<'_> {
         command.current_dir(&self.spec.folder).stdin(Stdio::null());
         command.stdout(Stdio::from(output)).stderr(Stdio::from(second));
         address.describe_to(&mut command);
+        for name in SESSION_VARIABLES.iter().filter(|name| self.spec.env.iter().all(|own| own != *name)) {
+            command.env_remove(name);
+        }
         if let Some(root) = self.write_root()? {
             command.env("PGSSLROOTCERT", root);
         }

@@ -13,7 +13,7 @@ pub const PREFIX: &str = "pgfresh_";
 /// background server calls a template's database `pgfresh_template_NAME`.
 const MAX_NAME_LENGTH: usize = 63 - PREFIX.len() - "template_".len();
 
-/// Describes how to build one template. Its steps run in this order: SQL files, dump, setup command.
+/// Describes how to build one template. Its steps run in this order: prepare command, SQL files, dump, setup command.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TemplateSpec {
     /// Name of the template and its database, see [`check_name`].
@@ -26,15 +26,18 @@ pub struct TemplateSpec {
     /// Template that this one extends: the new template's database begins as that template's database. `None` means the
     /// base image.
     pub from: Option<Box<TemplateSpec>>,
+    /// Command that runs with `sh -c` in the new database before all other steps. Unlike the other steps, it belongs to
+    /// the cluster and not to the migrations, so a migration check doesn't run it.
+    pub prepare: Option<String>,
     /// Globs for SQL files. The globs run in this order, and the files of one glob run in name order.
     pub sql: Vec<String>,
     /// A dump written by `pg_dump`, in any format.
     pub dump: Option<String>,
     /// Setup command that runs with `sh -c`.
     pub setup: Option<String>,
-    /// Globs for the files that the setup command reads. Without any, the command runs each time.
+    /// Globs for the files that the two commands read. Without any, the commands run each time.
     pub inputs: Vec<String>,
-    /// Names of the environment variables that the setup command reads.
+    /// Names of the environment variables that the two commands read.
     pub env: Vec<String>,
     /// Whether a build can start from an earlier template with this name. The fingerprint doesn't depend on this,
     /// because the result is the same either way.
@@ -112,20 +115,21 @@ impl TemplateSpec {
         beside + &self.name
     }
 
-    /// Returns true if the template has a setup command without inputs. The command's result can't be cached then.
+    /// Returns true if the template has a command without inputs. The command's result can't be cached then.
     #[must_use]
     pub fn runs_each_time(&self) -> bool {
-        self.setup.is_some() && self.inputs.is_empty()
+        (self.prepare.is_some() || self.setup.is_some()) && self.inputs.is_empty()
     }
 
-    /// Summarizes the steps in a few words.
+    /// Summarizes the steps on one line.
     #[must_use]
     pub fn summary(&self) -> String {
         let beside = self.beside.as_ref().map(|beside| format!("beside {}", beside.title()));
         let from = self.from.as_ref().map(|from| format!("from {}", from.name));
         let sql = (!self.sql.is_empty()).then(|| self.sql.join(", "));
-        let steps = [beside, from, sql, self.dump.clone(), self.setup.clone()];
-        steps.into_iter().flatten().collect::<Vec<_>>().join("; ")
+        let steps = [beside, from, self.prepare.clone(), sql, self.dump.clone(), self.setup.clone()];
+        let lines = steps.iter().flatten().flat_map(|step| step.lines()).map(str::trim);
+        lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
     }
 }
 
@@ -191,11 +195,11 @@ mod tests {
         let app = TemplateSpec {
             name: "app".into(),
             from: Some(base.into()),
-            setup: Some("x".into()),
+            setup: Some("x\n  y\n".into()),
             ..TemplateSpec::default()
         };
         assert_eq!(app.chain().iter().map(|spec| spec.name.as_str()).collect::<Vec<_>>(), ["base", "app"]);
-        assert_eq!(app.summary(), "from base; x");
+        assert_eq!(app.summary(), "from base; x; y");
         assert!(app.runs_each_time() && !app.chain()[0].runs_each_time());
         assert_eq!((app.title(), app.names()), ("app".to_owned(), vec!["app"]));
     }

@@ -44,6 +44,7 @@ pub(super) struct PostgresTable {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct TemplateTable {
+    pub(super) prepare: Option<String>,
     pub(super) setup: Option<String>,
     pub(super) inputs: Strings,
     pub(super) sql: Strings,

@@ -70,14 +70,17 @@ fn read_one(
     if let Some((key, value)) = table.iter().find(|(_, value)| is_blank(value.get_ref())) {
         return Err(file.bad(value.span().start, key.get_ref(), "it is empty"));
     }
-    let TemplateTable { setup, inputs, sql, dump, from, env, steps, replicas } = file.read(title, table)?;
-    if sql.0.is_empty() && dump.is_none() && setup.is_none() && from.is_none() {
+    let TemplateTable { prepare, setup, inputs, sql, dump, from, env, steps, replicas } =
+        file.read(title, table)?;
+    let has_step = !sql.0.is_empty() || prepare.is_some() || dump.is_some() || setup.is_some();
+    if !has_step && from.is_none() {
         let hint = "Set setup = \"COMMAND\", sql = [\"FILE\"], dump = \"FILE\" or from = \"TEMPLATE\".";
         return Err(file
             .failure(at, &format!("[{title}] needs setup, sql, dump or from"))
             .hint(hint.to_owned()));
     }
     let spec = TemplateSpec {
+        prepare,
         sql: sql.0,
         dump,
         setup,

@@ -138,7 +138,7 @@ fn template(discovery: &Discovery) -> String {
     if let Some((role, file)) = &discovery.role {
         text += &comment(&format!("{file}: the role \"{role}\", which the scripts name."));
     }
-    if keys.setup.is_empty() && keys.sql.is_empty() {
+    if keys.prepare.is_empty() && keys.setup.is_none() && keys.sql.is_empty() {
         return text
             + "# pgfresh found no migrations here. Describe how to build the schema with one of these keys.\n\
             # [template]\n\
@@ -150,16 +150,21 @@ fn template(discovery: &Discovery) -> String {
         text += &comment(&format!("{file}: the database is called {name}."));
     }
     text += &if name == UNNAMED { "[template]\n".to_owned() } else { format!("[template.{name}]\n") };
-    if !keys.sql.is_empty() {
-        text += &format!("sql    = {}\n", list(&keys.sql));
+    let width = if keys.prepare.is_empty() { "inputs" } else { "prepare" }.len();
+    let mut line = |key: &str, value: &str| text += &format!("{key:width$} = {value}\n");
+    if !keys.prepare.is_empty() {
+        line("prepare", &script(&keys.prepare));
     }
-    if !keys.setup.is_empty() {
-        text += &format!("setup  = {}\n", script(&keys.setup));
-        if keys.inputs.is_empty() {
-            text += "# List the files that the command reads. Without this list, the command runs every time.\n# inputs = [\"migrations/**\"]\n";
-        } else {
-            text += &format!("inputs = {}\n", list(&keys.inputs));
-        }
+    if !keys.sql.is_empty() {
+        line("sql", &list(&keys.sql));
+    }
+    if let Some(setup) = &keys.setup {
+        line("setup", &quoted(setup));
+    }
+    if !keys.inputs.is_empty() {
+        line("inputs", &list(&keys.inputs));
+    } else if keys.setup.is_some() {
+        text += "# List the files that the command reads. Without this list, the command runs every time.\n# inputs = [\"migrations/**\"]\n";
     }
     text
 }

@@ -80,7 +80,7 @@ impl Discovery {
         self.project.as_ref().map_or(project::UNKNOWN_COMMAND, |project| &project.command)
     }
 
-    /// Returns true if a script or migration contains the role's name as a word, and none of them creates the role.
+    /// Returns true if a script or migration names the role, and none of them creates it.
     fn needs_role(&self, role: &str) -> bool {
         let is_usual = role.is_empty() || role == server::SUPERUSER || role.contains(char::is_control);
         if is_usual {
@@ -93,7 +93,8 @@ impl Discovery {
         let files = patterns.iter().flat_map(|pattern| template::matching_files(self.folder.path(), pattern));
         let texts: Vec<_> =
             scripts.chain(files).take(MAX_SEARCHED).map(|file| self.folder.text(&file)).collect();
-        texts.iter().any(|text| has_word(text, role)) && !texts.iter().any(|text| creates_role(text, role))
+        texts.iter().any(|text| names_role(text, role))
+            && !texts.iter().any(|text| creates(text, ObjectKind::Role, role))
     }
 }
 
@@ -143,15 +144,53 @@ fn projects_below(path: &Path) -> Vec<String> {
     names
 }
 
-fn creates_role(text: &str, role: &str) -> bool {
-    let (text, role) = (text.to_ascii_lowercase(), role.to_ascii_lowercase());
-    ["role", "user"].iter().any(|kind| {
-        text.contains(&format!("create {kind} {role}")) || text.contains(&format!("create {kind} \"{role}\""))
+/// Returns true if a script or migration creates the database or role `name`.
+pub(super) fn creates(text: &str, kind: ObjectKind, name: &str) -> bool {
+    let (kinds, program): (&[&str], _) = match kind {
+        ObjectKind::Database => (&["database"], "createdb"),
+        ObjectKind::Role => (&["role", "user"], "createuser"),
+    };
+    let (text, name) = (text.to_ascii_lowercase(), name.to_ascii_lowercase());
+    let words = |text| str::split(text, |c| !is_part(c) && c != '-').filter(|word| !word.is_empty());
+    let all: Vec<&str> = words(&text).collect();
+    all.windows(3).any(|words| words[0] == "create" && kinds.contains(&words[1]) && words[2] == name)
+        || kinds.iter().any(|kind| text.contains(&format!("create {kind} \"{name}\"")))
+        || text
+            .lines()
+            .any(|line| words(line).any(|word| word == program) && words(line).any(|word| word == name))
+}
+
+/// Kind of an object that belongs to the whole server.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum ObjectKind {
+    Database,
+    Role,
+}
+
+/// Returns true if `text` has `role` where SQL, a URL or a configuration has the name of a role, such as after `OWNER
+/// TO`.
+fn names_role(text: &str, role: &str) -> bool {
+    const BEFORE: [&str; 7] = ["to", "owner", "authorization", "role", "user", "username", "group"];
+    text.match_indices(role).any(|(at, _)| {
+        let (mut before, after) = (&text[..at], &text[at + role.len()..]);
+        if before.ends_with(is_part) || after.starts_with(is_part) {
+            return false;
+        }
+        if before.ends_with("://") && after.starts_with([':', '@']) {
+            return true;
+        }
+        // A role in a list comes after other roles and commas.
+        loop {
+            let rest = before.trim_end_matches(|c: char| !is_part(c));
+            let word = rest.rsplit(|c| !is_part(c)).next().unwrap_or_default();
+            if word.is_empty() || !before[rest.len()..].contains(',') {
+                return BEFORE.contains(&word.to_ascii_lowercase().as_str());
+            }
+            before = &rest[..rest.len() - word.len()];
+        }
     })
 }
 
-fn has_word(text: &str, word: &str) -> bool {
-    let is_part = |character: char| character.is_alphanumeric() || character == '_';
-    text.match_indices(word)
-        .any(|(at, _)| !text[..at].ends_with(is_part) && !text[at + word.len()..].starts_with(is_part))
+fn is_part(character: char) -> bool {
+    character.is_alphanumeric() || character == '_'
 }

@@ -1,6 +1,7 @@
-//! Assembles a template's steps: first the image's steps, then its init scripts, and finally the migrations.
+//! Assembles a template's steps: first the image's steps, then its init scripts, and finally the migrations. The steps
+//! of the image go into `prepare`, because `migrate check` must not run them again.
 
-use super::discovery::Discovery;
+use super::discovery::{Discovery, ObjectKind, creates};
 use crate::project::compose::{DatabaseService, InitScript, ScriptKind};
 use crate::project::migrations::{Steps, escaped, word};
 
@@ -10,61 +11,65 @@ const PSQL: &str = "psql -Xq -v ON_ERROR_STOP=1";
 /// Keys of a template.
 #[derive(Debug, Default)]
 pub(super) struct TemplateKeys {
+    /// The prepare command's shell script, in lines.
+    pub(super) prepare: Vec<String>,
     pub(super) sql: Vec<String>,
-    /// The setup's shell script, in lines.
-    pub(super) setup: Vec<String>,
+    pub(super) setup: Option<String>,
     pub(super) inputs: Vec<String>,
 }
 
 impl TemplateKeys {
     /// Returns the keys for a template called `name`.
     pub(super) fn of(discovery: &Discovery, name: &str) -> Self {
-        let scripts = discovery.service.as_ref().map(|service| &service.scripts[..]).unwrap_or_default();
-        let before = preparation(discovery, name);
+        let service = discovery.service.as_ref();
+        let scripts = service.map(|service| &service.scripts[..]).unwrap_or_default();
+        let before = preparation(discovery, scripts, name);
         let mut keys = Self::default();
         if before.is_empty() && scripts.iter().all(|script| script.kind == ScriptKind::Sql) {
             keys.sql = patterns_of(discovery, scripts);
         } else {
-            // pgfresh runs a template's "sql" files before its setup, so combine these steps into a single script.
-            if !before.is_empty() {
-                keys.inputs.extend(discovery.service.iter().map(|service| escaped(&service.file)));
-            }
-            keys.setup.push("set -e".to_owned());
-            keys.setup.extend(before);
-            keys.setup.extend(scripts.iter().map(run_script));
+            keys.prepare.push("set -e".to_owned());
+            keys.prepare.extend(before);
+            keys.prepare.extend(scripts.iter().map(run_script));
             keys.inputs.extend(scripts.iter().map(|script| escaped(&script.path)));
         }
         match discovery.migrations.first().map(|migrations| &migrations.steps) {
             Some(Steps::Command { setup, inputs }) => {
-                keys.setup.push(setup.clone());
+                keys.setup = Some(setup.clone());
                 keys.inputs.extend(inputs.iter().cloned());
             }
             Some(Steps::Sql(patterns)) => {
-                for pattern in patterns.iter().filter(|pattern| !is_mounted(discovery, scripts, pattern)) {
-                    if keys.setup.is_empty() {
-                        keys.sql.push(pattern.clone());
-                    } else {
-                        keys.setup.push(run_files(discovery, pattern));
-                        keys.inputs.push(pattern.clone());
-                    }
-                }
+                let patterns = patterns.iter().filter(|pattern| !is_mounted(discovery, scripts, pattern));
+                keys.sql.extend(patterns.cloned());
             }
             None => {}
+        }
+        // Without inputs, the prepare command would run every time.
+        if !keys.prepare.is_empty() && keys.setup.is_none() && keys.inputs.is_empty() {
+            keys.inputs.clone_from(&keys.sql);
+            if keys.inputs.is_empty() {
+                keys.inputs.extend(service.map(|service| escaped(&service.file)));
+            }
         }
         keys
     }
 }
 
-/// Returns the commands that prepare the database as initdb and the image do.
-fn preparation(discovery: &Discovery, name: &str) -> Vec<String> {
+/// Returns the commands that prepare the server and the database as initdb and the image do.
+fn preparation(discovery: &Discovery, scripts: &[InitScript], name: &str) -> Vec<String> {
     let mut commands = Vec::new();
+    let in_postgres = |statements: &[String]| {
+        let options = statements.iter().map(|statement| format!(" -c {}", word(statement)));
+        format!("{PSQL} -d postgres{}", options.collect::<String>())
+    };
     if let Some(service) = &discovery.service {
         let options = &service.initdb.database_options;
-        if !options.is_empty() {
-            let name = server::identifier(name);
-            let drop = word(&format!("DROP DATABASE {name}"));
-            let create = word(&format!("CREATE DATABASE {name} TEMPLATE template0 {options}"));
-            commands.push(format!("{PSQL} -d postgres -c {drop} -c {create}"));
+        let drop = format!("DROP DATABASE {}", server::identifier(name));
+        if make_database(discovery, service, scripts, name) {
+            commands.extend([in_postgres(&[drop]), "export PGDATABASE=postgres".to_owned()]);
+        } else if !options.is_empty() {
+            let create = format!("CREATE DATABASE {} TEMPLATE template0 {options}", server::identifier(name));
+            commands.push(in_postgres(&[drop, create]));
         }
     }
     if let Some((role, _)) = &discovery.role {
@@ -75,6 +80,19 @@ fn preparation(discovery: &Discovery, name: &str) -> Vec<String> {
         commands.push(format!("{PSQL} -c 'CREATE EXTENSION IF NOT EXISTS {extension}'"));
     }
     commands
+}
+
+/// Returns true if the scripts themselves create the template's database. The image runs them in another one.
+fn make_database(
+    discovery: &Discovery,
+    service: &DatabaseService,
+    scripts: &[InitScript],
+    name: &str,
+) -> bool {
+    service.database.as_deref() != Some(name)
+        && scripts
+            .iter()
+            .any(|script| creates(&discovery.folder.text(&script.path), ObjectKind::Database, name))
 }
 
 /// Returns the extensions that the image creates in a new database.
@@ -113,16 +131,6 @@ fn run_script(script: &InitScript) -> String {
             format!("POSTGRES_USER=\"$PGUSER\" POSTGRES_DB=\"$PGDATABASE\" bash {}", with_folder(&path))
         }
     }
-}
-
-/// Returns a command that runs the SQL files matching a pattern.
-fn run_files(discovery: &Discovery, pattern: &str) -> String {
-    let is_word = |character: char| character.is_ascii_alphanumeric() || "/*._-".contains(character);
-    if pattern.contains('*') && pattern.chars().all(is_word) {
-        return format!("for file in $(LC_ALL=C ls {pattern}); do {PSQL} -f \"$file\"; done");
-    }
-    let options = files(discovery, pattern).into_iter().map(|file| format!(" -f {}", word(&file)));
-    format!("{PSQL}{}", options.collect::<String>())
 }
 
 /// Returns a path with a slash, so that bash doesn't search for the file in `PATH`.

@@ -78,7 +78,7 @@ fn setup_makes_what_image_makes_before_migrations() {
             "[postgres]",
             "version = \"16\"",
             "[template.sales]",
-            "setup  = '''",
+            "prepare = '''",
             "set -e",
             &format!(
                 "{psql} -d postgres -c 'DROP DATABASE \"sales\"' -c \"CREATE DATABASE \\\"sales\\\" TEMPLATE template0 LOCALE 'C'\""
@@ -86,9 +86,9 @@ fn setup_makes_what_image_makes_before_migrations() {
             &format!("{psql} -c 'CREATE ROLE \"shop\" SUPERUSER LOGIN'"),
             &format!("{psql} -c 'CREATE EXTENSION IF NOT EXISTS postgis'"),
             &format!("{psql} -f init.sql"),
-            &format!("for file in $(LC_ALL=C ls db/*.sql); do {psql} -f \"$file\"; done"),
             "'''",
-            "inputs = [\"compose.yaml\", \"init.sql\", \"db/*.sql\"]",
+            "sql     = [\"db/*.sql\"]",
+            "inputs  = [\"init.sql\"]",
         ],
         "{text}"
     );
@@ -101,6 +101,10 @@ fn role_is_created_unless_a_script_does() {
         ("CREATE ROLE keeper LOGIN; GRANT ALL ON SCHEMA public TO keeper;", 0),
         ("create user \"keeper\"; ", 0),
         ("GRANT ALL ON SCHEMA public TO keepers;", 0),
+        ("GRANT ALL ON SCHEMA public TO \"public\", keeper;", 1),
+        ("CREATE ROLE keepers; ALTER SCHEMA public OWNER TO keeper;", 1),
+        ("CREATE\n  USER keeper; ALTER SCHEMA public OWNER TO keeper;", 0),
+        ("CREATE TABLE keeper (id int); SELECT * FROM keeper;", 0),
     ] {
         let text = text_for(&[(".env", "DATABASE_URL=postgres://keeper@h/app\n"), ("schema.sql", sql)]);
         assert_eq!(text.matches("CREATE ROLE").count(), expected, "{sql}: {text}");
@@ -141,5 +145,33 @@ fn database_with_unusual_name_keeps_unnamed_template() {
         let env = format!("DATABASE_URL=postgres://u@h/{name}\n");
         let text = text_for(&[(".env", &env), ("schema.sql", "")]);
         assert_eq!(code(&text), ["[template]", "sql    = [\"schema.sql\"]"], "{name}: {text}");
+    }
+}
+
+#[test]
+fn script_creates_database_instead_of_pgfresh() {
+    let psql = "psql -Xq -v ON_ERROR_STOP=1";
+    let drop = |name: &str| format!("{psql} -d postgres -c 'DROP DATABASE \"{name}\"'");
+    for (environment, url, script, name) in [
+        ("A: b", "/orders", "CREATE DATABASE orders;\n\\c orders\n", Some("orders")),
+        ("POSTGRES_DB: main", "/orders", "create database \"orders\";", Some("orders")),
+        ("A: b", "/", "CREATE DATABASE app;", Some("app")),
+        ("A: b", "/orders", "CREATE DATABASE orders_2;", None),
+        ("POSTGRES_DB: orders", "/orders", "SELECT 'CREATE DATABASE orders' WHERE false \\gexec", None),
+    ] {
+        let compose = format!(
+            "services:\n  db:\n    image: postgres:16\n    environment: {{{environment}}}\n    volumes: [\"./i.sql:/docker-entrypoint-initdb.d/i.sql\"]\n"
+        );
+        let text = text_for(&[
+            ("compose.yaml", &compose),
+            (".env", &format!("DATABASE_URL=postgres://postgres:x@localhost{url}\n")),
+            ("i.sql", script),
+        ]);
+        let expected = name.map(|name| [drop(name), "export PGDATABASE=postgres".to_owned()]);
+        let lines = code(&text);
+        match expected {
+            Some([drop, export]) => assert_eq!(lines[4..7], ["set -e", &drop, &export], "{text}"),
+            None => assert!(!text.contains("prepare"), "{text}"),
+        }
     }
 }

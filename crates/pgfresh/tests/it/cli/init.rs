@@ -256,3 +256,20 @@ fn command_of_migration_tool_builds_template() {
     let outcome = finish(command);
     assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "0\n"), "{outcome}");
 }
+
+#[test]
+fn database_of_init_script_becomes_template() {
+    let scene = Scene::new(User::Ourselves);
+    scene.write(
+        "compose.yaml",
+        "services:\n  db:\n    image: postgres:15\n    volumes: [\"./initdb:/docker-entrypoint-initdb.d\"]\n",
+    );
+    scene.write(".env", "DATABASE_URL=postgres://postgres:x@localhost/orders\n");
+    scene.write("initdb/1.sql", "CREATE DATABASE orders;\n\\c orders\nCREATE TABLE trace (step text);");
+    scene.write("initdb/2.sh", "psql -Xq -d orders -c \"INSERT INTO trace VALUES ('$POSTGRES_DB')\"");
+    scene.write("migrations/1.sql", "INSERT INTO trace VALUES ('one');");
+    let outcome = init(&scene, &scene.directory, &[]);
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    let ask = "SELECT string_agg(step, ' '), current_database() FROM trace";
+    assert_eq!(scene.query(&[], ask), "postgres one|orders", "{outcome}");
+}

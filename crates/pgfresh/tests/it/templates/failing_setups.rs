@@ -160,3 +160,33 @@ fn setup_for_another_database_gets_naming_hint() {
     );
     assert_eq!(scene.query(&[], "SELECT to_regclass('orders')"), "orders");
 }
+
+#[test]
+fn failing_file_prints_only_its_own_results() {
+    let scene = project(User::Ourselves, "[template]\nsql = \"migrations/*.sql\"\n");
+    scene.write("migrations/0002.sql", "SELECT 'seen' AS column; SELECT 1/0;");
+    let outcome = scene.run(["template", "build"]);
+    assert_fails(&outcome, &["    seen\n", "division by zero"]);
+    assert_eq!(outcome.stderr.matches("(1 row)").count(), 1, "{outcome}");
+}
+
+#[test]
+fn session_variables_reach_no_step() {
+    let scene = project(User::Ourselves, "");
+    let setup = "psql -Xqc 'CREATE TABLE orders ()' && test \"$PGOPTIONS\" = \"$EXPECTED\"";
+    for (file, expected) in [
+        ("[template]\nsql = \"migrations/*.sql\"\n".to_owned(), ""),
+        (format!("[template]\nsetup = '{setup}'\ninputs = \"migrations\"\n"), ""),
+        (
+            format!("[template]\nsetup = '{setup}'\ninputs = \"migrations\"\nenv = \"PGOPTIONS\"\n"),
+            "-c jit=off",
+        ),
+    ] {
+        scene.write("pgfresh.toml", &file);
+        let mut command = scene.pgfresh(["template", "build"]);
+        let options = if expected.is_empty() { "-c search_path=foo" } else { expected };
+        command.env("PGOPTIONS", options).env("EXPECTED", expected);
+        let outcome = finish(command);
+        assert_eq!(outcome.code, Some(0), "{file}: {outcome}");
+    }
+}

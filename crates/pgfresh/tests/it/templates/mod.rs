@@ -106,6 +106,28 @@ fn a_setup_runs_once_and_completely() {
     }
 }
 
+#[test]
+fn prepare_command_runs_first_and_once() {
+    let config = "[template]\nprepare = \"psql -Xq -c 'CREATE ROLE keeper' -f first.sql\"\nsql = \"migrations/*.sql\"\n";
+    let scene =
+        project(User::Ourselves, &format!("{config}inputs = \"first.sql\"\nsteps = \"append-only\"\n"));
+    scene.write("first.sql", "CREATE TABLE trace (step text);");
+    scene.write("migrations/0001.sql", "INSERT INTO trace VALUES ('one'); GRANT ALL ON trace TO keeper;");
+    let ask = "SELECT string_agg(step, ' ') FROM trace";
+    assert_eq!(scene.query(&[], ask), "one");
+    scene.write("migrations/0002.sql", "INSERT INTO trace VALUES ('two');");
+    let outcome = scene.run(["template", "build"]);
+    assert!(outcome.stderr.contains(": new migrations/0002.sql\n"), "{outcome}");
+    assert_eq!(scene.query(&[], ask), "one two");
+    assert!(scene.run(["template", "list"]).stdout.lines().all(|line| line.len() > 20));
+    // Without inputs, pgfresh doesn't know what the command reads.
+    scene.write("pgfresh.toml", config);
+    assert_fails(&scene.run(["template", "build"]), &["runs each time"]);
+    scene.write("pgfresh.toml", "[template]\nprepare = \"nothing-like-this\"\ninputs = \"first.sql\"\n");
+    let words = ["prepare ended with exit status: 127", "sh cannot find the setup's program"];
+    assert_fails(&scene.run(["template", "build"]), &words);
+}
+
 /// Sessions in copies start with the relation cache that the template's last session has written.
 #[test]
 fn copies_have_a_current_relation_cache() {

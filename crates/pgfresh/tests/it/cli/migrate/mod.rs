@@ -3,6 +3,7 @@
 mod base;
 mod check;
 mod compare;
+mod image;
 mod odd_tools;
 mod old_code;
 mod roundtrip;
@@ -28,10 +29,17 @@ impl Project {
 
     /// Makes a project with the configuration file `config`.
     fn with(config: &str) -> Self {
+        Self::of(&[("pgfresh.toml", config), ("migrations/0001_orders.sql", ORDERS)], |_| ())
+    }
+
+    /// Makes a project with these files. Calls `change` before it commits them.
+    fn of(files: &[(&str, &str)], change: impl FnOnce(&Self)) -> Self {
         let project = Self { scene: Scene::new(User::Ourselves) };
-        project.write("pgfresh.toml", config);
-        project.write("migrations/0001_orders.sql", ORDERS);
+        for (name, text) in files {
+            project.write(name, text);
+        }
         project.git(&["init", "--quiet", "-b", "main"]);
+        change(&project);
         project.commit();
         project.git(&["checkout", "--quiet", "-b", "feature"]);
         project
