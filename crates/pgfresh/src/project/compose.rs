@@ -87,7 +87,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
         .filter(|name| (name.starts_with("docker-compose") || name.starts_with("compose")) && is_yaml(name))
         .filter(|name| !NAMES.contains(&name.as_str()) && !name.contains(".override."))
         .collect();
-    more.sort_by_key(|name| (!name.contains("test"), name.clone()));
+    more.sort_by_key(|name| (!is_for_tests(name), name.clone()));
     names.append(&mut more);
     names.extend(NAMES.map(|name| format!(".devcontainer/{name}")));
     names.iter().map(|name| folder.join(name)).filter(|path| path.symlink_metadata().is_ok()).collect()
@@ -98,16 +98,29 @@ fn is_yaml(name: &str) -> bool {
     matches!(extension, Some("yml" | "yaml"))
 }
 
-/// Returns the service that tests would use: the service that `DATABASE_URL` names as its host, or else a service for
-/// tests, or else the first service.
+/// Returns the service that tests would use: the service that `DATABASE_URL` names by its host, port or database, or
+/// else a service for tests, or else the first service.
 fn choose<'s>(services: &'s [Service], variables: &Variables) -> Option<&'s Service> {
     let url = variables.get("DATABASE_URL").and_then(|url| url::Url::parse(url).ok());
-    let host = url.as_ref().and_then(|url| url.host_str());
-    let databases = || services.iter().filter(|service| service.image().is_some());
-    databases()
-        .find(|service| Some(service.name.as_str()) == host)
-        .or_else(|| databases().find(|service| service.name.contains("test")))
-        .or_else(|| databases().next())
+    let url = url.as_ref();
+    let differs = |service: &Service| {
+        let has_host = url.and_then(url::Url::host_str) == Some(&service.name);
+        let has_port = url.is_some_and(|url| service.ports.contains(&url.port().unwrap_or(5432)));
+        let database = url.map(|url| url.path().trim_start_matches('/'));
+        let has_database = database.is_some() && database == service.database();
+        [has_host, has_port, has_database, is_for_tests(&service.name)].map(|is_met| !is_met)
+    };
+    services.iter().filter(|service| service.image().is_some()).min_by_key(|service| differs(service))
+}
+
+/// Returns true for a name with the word "test", such as `db-test` or `testdb`.
+fn is_for_tests(name: &str) -> bool {
+    const OTHERS: [&str; 8] = ["", "s", "ing", "db", "pg", "database", "postgres", "postgresql"];
+    let is_word = |word: &str| {
+        let rest = word.strip_prefix("test").or_else(|| word.strip_suffix("test"));
+        rest.is_some_and(|rest| OTHERS.contains(&rest))
+    };
+    name.to_ascii_lowercase().split(|c: char| !c.is_ascii_alphabetic()).any(is_word)
 }
 
 fn describe(service: &Service, services: &[Service], file: String, project: &Path) -> DatabaseService {
@@ -119,10 +132,6 @@ fn describe(service: &Service, services: &[Service], file: String, project: &Pat
         settings.push(ServerSetting::new("timezone", zone));
     }
     let others = services.iter().filter(|other| other.image().is_some() && other.name != service.name);
-    let text = |name: &str| service.variable(name).filter(|text| !text.is_empty()).map(str::to_owned);
-    // The image's own default: the database has the same name as the user.
-    let user = text("POSTGRES_USER").or_else(|| text("POSTGRESQL_USERNAME"));
-    let database = text("POSTGRES_DB").or_else(|| text("POSTGRESQL_DATABASE"));
     DatabaseService {
         file,
         name: service.name.clone(),
@@ -130,9 +139,9 @@ fn describe(service: &Service, services: &[Service], file: String, project: &Pat
         settings,
         initdb,
         scripts: scripts::collect(service, project, &mut notes),
-        database: database.or_else(|| user.clone()),
-        user,
-        has_password: text("POSTGRES_PASSWORD").is_some(),
+        database: service.database().map(str::to_owned),
+        user: service.user().map(str::to_owned),
+        has_password: service.text("POSTGRES_PASSWORD").is_some(),
         others: others.map(|other| other.name.clone()).collect(),
         notes,
     }

@@ -22,6 +22,8 @@ pub(super) struct Service {
     /// The container's environment variables. If a name occurs more than once, the last value wins.
     environment: Vec<(String, String)>,
     pub(super) command: Vec<String>,
+    /// Ports of the host that lead to the service.
+    pub(super) ports: Vec<u16>,
     /// Paths on the host, each with its path in the container.
     pub(super) mounts: Vec<(PathBuf, String)>,
 }
@@ -36,10 +38,25 @@ impl Service {
         self.environment.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
+    /// Returns the value of a variable that isn't empty.
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        self.variable(name).filter(|text| !text.is_empty())
+    }
+
+    pub(super) fn user(&self) -> Option<&str> {
+        self.text("POSTGRES_USER").or_else(|| self.text("POSTGRESQL_USERNAME"))
+    }
+
+    /// Returns the name of the image's database. By default, the image gives it the name of the user.
+    pub(super) fn database(&self) -> Option<&str> {
+        self.text("POSTGRES_DB").or_else(|| self.text("POSTGRESQL_DATABASE")).or_else(|| self.user())
+    }
+
     /// Merges two services as Docker Compose does: keys in `over` take precedence.
     fn merged(mut self, over: Self) -> Self {
         self.environment.extend(over.environment);
         self.mounts.extend(over.mounts);
+        self.ports.extend(over.ports);
         let command = if over.command.is_empty() { self.command } else { over.command };
         Self { name: over.name, image: over.image.or(self.image), command, ..self }
     }
@@ -102,7 +119,7 @@ impl<'a> Loader<'a> {
                 }
             }
         }
-        for (name, _) in document.get("services").map(Node::entries).unwrap_or_default() {
+        for (name, _) in services_of(&document).entries() {
             if let Some(service) = self.service(&document, path, name, chain) {
                 merge_into(&mut services, service);
             }
@@ -144,7 +161,7 @@ impl<'a> Loader<'a> {
     }
 
     fn service(&mut self, document: &Node, path: &Path, name: &str, chain: usize) -> Option<Service> {
-        let node = document.get("services")?.get(name)?;
+        let node = services_of(document).get(name)?;
         let folder = path.parent().unwrap_or(Path::new(""));
         let own = self.own_keys(document, node, folder, name);
         let Some(extends) = node.get("extends").filter(|_| chain < MAX_CHAIN) else { return Some(own) };
@@ -185,6 +202,8 @@ impl<'a> Loader<'a> {
             service.environment.push((name, value));
         }
         service.command = words(node.get("command"));
+        service.ports =
+            node.get("ports").map(Node::items).unwrap_or_default().iter().filter_map(port).collect();
         for volume in node.get("volumes").map(Node::items).unwrap_or_default() {
             service.mounts.extend(mount(volume).map(|(source, target)| (resolve(folder, &source), target)));
         }
@@ -201,6 +220,11 @@ impl<'a> Loader<'a> {
     }
 }
 
+/// Returns the node with the services. In version 1 of the format, this is the whole document.
+fn services_of(document: &Node) -> &Node {
+    document.get("services").unwrap_or(document)
+}
+
 fn merge_into(services: &mut Vec<Service>, service: Service) {
     match services.iter_mut().find(|known| known.name == service.name) {
         Some(known) => *known = std::mem::take(known).merged(service),
@@ -215,6 +239,15 @@ fn words(node: Option<&Node>) -> Vec<String> {
         Some(list) => list.items().iter().filter_map(Node::text).map(str::to_owned).collect(),
         None => Vec::new(),
     }
+}
+
+/// Reads the host's port of a published port in short or long form, such as `127.0.0.1:5433:5432`.
+fn port(node: &Node) -> Option<u16> {
+    let port = match node.text() {
+        Some(text) => text.rsplit(':').nth(1)?,
+        None => node.get("published")?.text()?,
+    };
+    port.parse().ok()
 }
 
 /// Reads a volume in short or long form. Returns `None` for a named volume, which has no path on the host.

@@ -168,6 +168,46 @@ fn service_of_database_url_precedes_tests_and_order() {
 }
 
 #[test]
+fn services_of_first_format_are_found() {
+    let compose = "web:\n  image: nginx\ndb:\n  image: postgres:14\n  environment: [POSTGRES_DB=shop]\n";
+    let service = service(&[("docker-compose.yml", compose)]);
+    assert_eq!((service.name.as_str(), service.database.as_deref()), ("db", Some("shop")));
+}
+
+#[test]
+fn port_and_database_of_url_identify_service() {
+    let compose = "services:\n  orders-db: {image: postgres:15, ports: ['5433:5432'], environment: [POSTGRES_DB=orders]}\n  \
+        users-db: {image: postgres:16, ports: [{target: 5432, published: 5434}], environment: [POSTGRES_DB=users]}\n  \
+        test: {image: postgres:17, ports: ['127.0.0.1:5432:5432']}\n";
+    for (url, name) in [
+        ("localhost:5434/x", "users-db"),
+        ("localhost:5433/users", "orders-db"),
+        ("localhost:9/users", "users-db"),
+        ("localhost/users", "test"),
+        ("localhost:9/x", "test"),
+    ] {
+        let files = [
+            ("docker-compose.yml", compose),
+            ("services/users/.env", &format!("DATABASE_URL=postgres://u@{url}\n")),
+        ];
+        let folder = project(&files);
+        let below = folder.path().join("services/users");
+        let service = find(&below, &Variables::read(&below.join(".env"))).service.unwrap();
+        assert_eq!(service.name, name, "{url}");
+    }
+}
+
+#[test]
+fn test_in_a_name_is_a_whole_word() {
+    for name in ["test", "db-test", "test_db", "testdb", "pgtest", "Tests", "docker-compose.test.yml"] {
+        assert!(is_for_tests(name), "{name}");
+    }
+    for name in ["latest-cache", "contest", "attestation", "testimonials", "db", ""] {
+        assert!(!is_for_tests(name), "{name}");
+    }
+}
+
+#[test]
 fn settings_without_use_in_tests_are_left_out() {
     let command = "-c port=5433 -c max_connections=20 -c log_statement=all -c ssl=on -c archive_mode=on -c hba_file=/x \
         -c wal_buffers=-1 -c unix_socket_directories=/tmp -c wal_level=minimal -c wal_level=logical -c bad-name=x -c no";
