@@ -9,6 +9,7 @@ mod python;
 mod sql;
 
 use super::folder::Folder;
+pub(crate) use sql::included;
 
 /// A way to build the project's schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,7 +60,7 @@ impl Migrations {
 
 /// Returns the tools that the project uses, the most specific one first. Plain SQL comes last.
 pub(crate) fn detect(folder: &Folder) -> Vec<Migrations> {
-    const TOOLS: [fn(&Folder) -> Option<Migrations>; 20] = [
+    const TOOLS: [fn(&Folder) -> Option<Migrations>; 22] = [
         python::django,
         python::alembic,
         frameworks::rails,
@@ -76,6 +77,8 @@ pub(crate) fn detect(folder: &Folder) -> Vec<Migrations> {
         node::sequelize,
         node::node_pg_migrate,
         sql::goose,
+        sql::sql_migrate,
+        sql::tern,
         sql::golang_migrate,
         sql::dbmate,
         sql::sqlx,

@@ -3,7 +3,7 @@
 
 use super::discovery::{Discovery, ObjectKind, creates};
 use crate::project::compose::{DatabaseService, InitScript, ScriptKind};
-use crate::project::migrations::{Steps, escaped, word};
+use crate::project::migrations::{Steps, escaped, included, word};
 
 /// psql command that stops at the first error.
 const PSQL: &str = "psql -Xq -v ON_ERROR_STOP=1";
@@ -44,6 +44,10 @@ impl TemplateKeys {
             }
             None => {}
         }
+        let read = keys.sql.iter().flat_map(|pattern| files(discovery, pattern));
+        let read: Vec<_> = read.chain(scripts.iter().map(|script| script.path.clone())).collect();
+        let included = included(&discovery.folder, &read);
+        keys.inputs.extend(included.iter().map(|file| escaped(file)));
         // Without inputs, the prepare command would run every time.
         if !keys.prepare.is_empty() && keys.setup.is_none() && keys.inputs.is_empty() {
             keys.inputs.clone_from(&keys.sql);

@@ -1,7 +1,7 @@
 //! Detects Flyway and Liquibase.
 
 use super::sql::in_order;
-use super::{Migrations, below, has_extension, name, parent, patterns, word};
+use super::{Migrations, below, escaped, has_extension, name, parent, patterns, word};
 use crate::project::folder::Folder;
 
 /// JDBC URL, built from a setup's environment variables.
@@ -48,7 +48,10 @@ pub(super) fn flyway(folder: &Folder) -> Option<Migrations> {
     let note =
         "Switch Flyway off in tests (spring.flyway.enabled=false): the template has no table of Flyway."
             .to_owned();
-    let files = in_order(folder_of_first, "V*.sql", &here);
+    let mut files = in_order(folder_of_first, "V*.sql", &here);
+    // Flyway runs repeatable migrations last. `detect` omits the pattern if it matches nothing.
+    let place = if folder_of_first.is_empty() { String::new() } else { escaped(folder_of_first) + "/" };
+    files.push(format!("{place}R__*.sql"));
     Some(Migrations::sql("Flyway", first, files).note(note))
 }
 

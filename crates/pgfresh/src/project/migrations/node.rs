@@ -23,7 +23,12 @@ pub(super) fn prisma(folder: &Folder) -> Option<Migrations> {
             && file.strip_prefix(top).is_some_and(|rest| rest.contains("migrations/"))
     });
     let launcher = node_launcher(folder);
-    let task = if has_migrations { "migrate deploy" } else { "db push --skip-generate" };
+    let task = match prisma_major(folder) {
+        _ if has_migrations => "migrate deploy",
+        Some(..7) => "db push --skip-generate",
+        // From version 7 on, `db push` generates no client and has no such option.
+        _ => "db push",
+    };
     let configuration = folder.first_of(&CONFIGURATIONS);
     let is_usual =
         configuration.is_some() || ["prisma/schema.prisma", "schema.prisma"].contains(&schema.as_str());
@@ -31,6 +36,19 @@ pub(super) fn prisma(folder: &Folder) -> Option<Migrations> {
     let mut inputs = vec![if top.is_empty() { schema.clone() } else { below(top) }];
     inputs.extend(configuration.map(str::to_owned));
     Some(Migrations::command("Prisma", schema, format!("{launcher}prisma {task}{option}"), inputs))
+}
+
+/// Returns Prisma's major version: the installed one, or else the one in `package.json`.
+fn prisma_major(folder: &Folder) -> Option<u32> {
+    let read = |file: &str| serde_json::from_str::<serde_json::Value>(&folder.text(file)).ok();
+    let installed = read("node_modules/prisma/package.json");
+    let installed = installed.and_then(|package| package["version"].as_str().map(str::to_owned));
+    let version = installed.or_else(|| {
+        let package = read("package.json")?;
+        let version = |key: &str| package[key]["prisma"].as_str().map(str::to_owned);
+        version("devDependencies").or_else(|| version("dependencies"))
+    })?;
+    version.trim_start_matches(|c: char| !c.is_ascii_digit()).split('.').next()?.parse().ok()
 }
 
 pub(super) fn drizzle(folder: &Folder) -> Option<Migrations> {
@@ -58,16 +76,49 @@ pub(super) fn drizzle(folder: &Folder) -> Option<Migrations> {
 }
 
 pub(super) fn knex(folder: &Folder) -> Option<Migrations> {
-    let file = folder.first_of(&["knexfile.js", "knexfile.ts", "knexfile.cjs", "knexfile.mjs"])?;
+    let file = folder.files().iter().find(|file| is_knexfile(folder, file))?.as_str();
     let text = folder.text(file);
+    if text.contains("mysql") || text.contains("sqlite") && !text.contains("pg") {
+        return None;
+    }
     let directory =
         plain_folder(&quoted_after(&text, "directory").unwrap_or_else(|| "migrations".to_owned()));
+    // Knex changes to the folder of its configuration.
+    let top = parent(file);
+    let directory = if top.is_empty() { directory } else { format!("{top}/{directory}") };
     let mut inputs = vec![below(&directory), file.to_owned()];
     inputs.extend(lock_file(folder).map(str::to_owned));
-    let setup = format!("{}knex migrate:latest", node_launcher(folder));
-    let names_url = text.contains("DATABASE_URL") || text.contains("process.env.PG");
-    let note = (!names_url).then(|| format!("{file} must connect to DATABASE_URL."));
+    // Knex uses the environment "development" by default.
+    let names_url = |text: &str| text.contains("DATABASE_URL") || text.contains("process.env.PG");
+    let of_default = knex_environment(&text, "development").unwrap_or(&text);
+    let is_of_tests = !names_url(of_default) && knex_environment(&text, "test").is_some_and(names_url);
+    let option = if is_of_tests { " --env test" } else { "" };
+    let place = if top.is_empty() { String::new() } else { format!(" --knexfile {}", word(file)) };
+    let setup = format!("{}knex migrate:latest{place}{option}", node_launcher(folder));
+    let note =
+        (!is_of_tests && !names_url(of_default)).then(|| format!("{file} must connect to DATABASE_URL."));
     Some(Migrations::command("Knex", file, setup, inputs).note(note))
+}
+
+/// Returns true for a Knex configuration, unless it belongs to a project in a subfolder.
+fn is_knexfile(folder: &Folder, file: &str) -> bool {
+    let mut above = file.match_indices('/').map(|(at, _)| &file[..at]);
+    ["js", "ts", "cjs", "mjs"].iter().any(|end| name(file) == format!("knexfile.{end}"))
+        && !above.any(|above| folder.has(&format!("{above}/package.json")))
+}
+
+/// Returns the part of a `knexfile` that describes one environment.
+fn knex_environment<'t>(text: &'t str, environment: &str) -> Option<&'t str> {
+    let begin = |name: &str| {
+        text.match_indices(name).map(|(at, _)| at).find(|at| {
+            let rest = text[at + name.len()..].trim_start_matches(['"', '\'']).trim_start();
+            rest.strip_prefix(':').is_some_and(|rest| rest.trim_start().starts_with('{'))
+        })
+    };
+    let at = begin(environment)?;
+    let others = ["development", "test", "staging", "production"].into_iter().filter_map(begin);
+    let end = others.filter(|other| *other > at).min().unwrap_or(text.len());
+    Some(&text[at..end])
 }
 
 pub(super) fn sequelize(folder: &Folder) -> Option<Migrations> {
@@ -110,7 +161,13 @@ pub(super) fn script(folder: &Folder) -> Option<Migrations> {
     });
     let mut inputs: Vec<_> = folders.map(|folder| format!("{}/**", escaped(folder))).collect();
     inputs.dedup();
-    Some(Migrations::command("a script of package.json", "package.json", format!("npm run {name}"), inputs))
+    let launcher = match node_launcher(folder) {
+        "pnpm exec " => "pnpm run",
+        "yarn " => "yarn run",
+        _ => "npm run",
+    };
+    let setup = format!("{launcher} {name}");
+    Some(Migrations::command("a script of package.json", "package.json", setup, inputs))
 }
 
 fn lock_file(folder: &Folder) -> Option<&'static str> {

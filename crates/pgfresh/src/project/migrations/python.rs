@@ -1,8 +1,23 @@
 //! Detects Alembic and Django.
 
-use super::{Migrations, below, name, parent, patterns, plain_folder, word};
+use super::{Migrations, below, name, parent, patterns, plain_folder, quoted_after, word};
 use crate::project::folder::Folder;
 use crate::project::python_launcher;
+
+/// Maximum number of a settings module's imports that pgfresh follows.
+const MAX_IMPORTS: usize = 50;
+/// Signs of Python code that reads the database's address from its environment or from another module.
+const DYNAMIC: [&str; 9] = [
+    "environ[",
+    "environ.",
+    "getenv",
+    "DATABASE_URL",
+    "settings",
+    "set_main_option",
+    "create_engine",
+    "create_async_engine",
+    "env(",
+];
 
 /// Detects Django. `manage.py` names the settings module, and each application's folder contains its migrations.
 pub(super) fn django(folder: &Folder) -> Option<Migrations> {
@@ -11,49 +26,98 @@ pub(super) fn django(folder: &Folder) -> Option<Migrations> {
         return None;
     }
     let mut inputs = patterns(["manage.py"]);
+    let mut note = None;
     let settings = manage.split(['"', '\'']).skip_while(|text| *text != "DJANGO_SETTINGS_MODULE").nth(2);
     if let Some(module) = settings {
         let path = module.replace('.', "/");
-        let file = format!("{path}.py");
-        inputs.push(if folder.has(&file) { file } else { below(&path) });
+        let mut files = Vec::new();
+        add_module(folder, &path, &mut files);
+        note = files.iter().find(|file| has_fixed_host(&folder.text(file))).map(|file| {
+            format!("{file} must take the database's host, port, user, password and name from DATABASE_URL or PG*.")
+        });
+        inputs.extend(if files.is_empty() { vec![below(&path)] } else { files });
     }
     inputs.extend(patterns(["**/models.py", "**/models/**/*.py", "**/migrations/*.py"]));
     let setup = format!("{}python manage.py migrate", python_launcher(folder));
-    Some(Migrations::command("Django", "manage.py", setup, inputs))
+    Some(Migrations::command("Django", "manage.py", setup, inputs).note(note))
+}
+
+/// Adds a settings module's file to `files`, and the files of the settings modules that it imports.
+fn add_module(folder: &Folder, path: &str, files: &mut Vec<String>) {
+    let candidates = [format!("{path}.py"), format!("{path}/__init__.py")];
+    let Some(file) = candidates.into_iter().find(|file| folder.has(file) && !files.contains(file)) else {
+        return;
+    };
+    let (package, text) = (parent(&file).to_owned(), folder.text(&file));
+    files.push(file);
+    let lines = text.lines().map(str::trim_start);
+    for line in lines.filter_map(|line| line.strip_prefix("from ")).take(MAX_IMPORTS) {
+        let Some((module, names)) = line.split_once(" import ") else { continue };
+        let dots = module.len() - module.trim_start_matches('.').len();
+        let module_path = module[dots..].replace('.', "/");
+        let base = package.split('/').rev().skip(dots.saturating_sub(1)).collect::<Vec<_>>();
+        let base = base.into_iter().rev().collect::<Vec<_>>().join("/");
+        let within = |path: &str| {
+            if dots == 0 || base.is_empty() { path.to_owned() } else { format!("{base}/{path}") }
+        };
+        if module_path.is_empty() {
+            for name in names.split([',', '(', ')', ' ']).filter(|name| !name.is_empty()) {
+                add_module(folder, &within(name), files);
+            }
+        } else {
+            add_module(folder, &within(&module_path), files);
+        }
+    }
+}
+
+/// Returns true if Django's settings name the host of a PostgreSQL database.
+fn has_fixed_host(settings: &str) -> bool {
+    settings.contains("django.db.backends.postgresql")
+        && quoted_after(settings, "HOST").is_some_and(|host| !host.is_empty())
 }
 
 /// Detects Alembic. `alembic.ini` can be in a subfolder, where the command then runs.
 pub(super) fn alembic(folder: &Folder) -> Option<Migrations> {
     let ini = folder.files().iter().find(|file| name(file) == "alembic.ini");
-    let (file, location) = if let Some(ini) = ini {
-        (ini.as_str(), key(&folder.text(ini), "script_location")?)
-    } else {
-        let pyproject: toml::Table = folder.text("pyproject.toml").parse().ok()?;
-        let location = pyproject.get("tool")?.get("alembic")?.get("script_location")?.as_str()?;
-        ("pyproject.toml", location.to_owned())
-    };
-    let top = parent(file);
+    let top = ini.map_or("", |ini| parent(ini));
     let within = |path: &str| if top.is_empty() { path.to_owned() } else { format!("{top}/{path}") };
+    // The configuration can be in pyproject.toml, apart from the URL.
+    let project = within("pyproject.toml");
+    let of_project = || {
+        let document: toml::Table = folder.text(&project).parse().ok()?;
+        let location = document.get("tool")?.get("alembic")?.get("script_location")?.as_str()?;
+        Some((project.as_str(), location.to_owned()))
+    };
+    let of_ini = ini.and_then(|ini| Some((ini.as_str(), key(&folder.text(ini), "script_location")?)));
+    let (file, location) = of_ini.or_else(of_project)?;
     // A location with a colon consists of a package and a folder in that package.
     let location = plain_folder(
         &location.replace('.', if location.contains(':') { "/" } else { "." }).replace(':', "/"),
     );
     let scripts = within(&location);
     let mut inputs = vec![below(&scripts), file.to_owned()];
+    inputs.extend(ini.filter(|ini| *ini != file).cloned());
     let environment = folder.text(&format!("{scripts}/env.py"));
-    inputs.extend(imported(folder, &environment, top));
-    let launcher = python_launcher(folder);
+    // The folder of the scripts often has the name of the package alembic.
+    let is_other = |pattern: &String| !pattern.starts_with(&format!("{scripts}/"));
+    inputs.extend(imported(folder, &environment, top).into_iter().filter(is_other));
+    let own = if top.is_empty() { "" } else { python_launcher(&Folder::new(&folder.path().join(top))) };
+    let launcher = if own.is_empty() { python_launcher(folder) } else { own };
     let setup = if top.is_empty() {
         format!("{launcher}alembic upgrade head")
     } else {
         format!("cd {} && {launcher}alembic upgrade head", word(top))
     };
-    let has_fixed_url = key(&folder.text(file), "sqlalchemy.url").is_some_and(|url| url.contains("//"))
-        && !["environ", "getenv", "DATABASE_URL", "settings", "config.get", "url"]
-            .iter()
-            .any(|word| environment.replace("sqlalchemy.url", "").contains(word));
+    let code: String = environment.lines().filter(|line| !line.trim_start().starts_with('#')).collect();
+    let url = ini.and_then(|ini| key(&folder.text(ini), "sqlalchemy.url"));
+    let has_fixed_url = url.is_some_and(|url| url.contains("//"))
+        && code.contains("engine_from_config")
+        && !DYNAMIC.iter().any(|sign| code.contains(sign));
     let note = has_fixed_url.then(|| {
-        format!("{scripts}/env.py must connect to DATABASE_URL. It seems to use sqlalchemy.url of {file}.")
+        format!(
+            "{scripts}/env.py must connect to DATABASE_URL, but it uses sqlalchemy.url of {}.",
+            within("alembic.ini")
+        )
     });
     Some(Migrations::command("Alembic", file, setup, inputs).note(note))
 }

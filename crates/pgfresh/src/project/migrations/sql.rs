@@ -14,6 +14,8 @@ const FILES: [&str; 5] = ["structure.sql", "schema.sql", "init.sql", "create.sql
 const OTHERS: [&str; 10] =
     ["test", "tests", "fixtures", "testdata", "seed", "seeds", "queries", "query", "examples", "docs"];
 
+/// Maximum number of included files that pgfresh lists.
+const MAX_INCLUDED: usize = 200;
 /// Database URL with TLS disabled, for drivers that would otherwise require TLS.
 const PLAIN: &str = "\"$DATABASE_URL?sslmode=disable\"";
 
@@ -24,6 +26,23 @@ pub(super) fn goose(folder: &Folder) -> Option<Migrations> {
     let place = parent(file);
     let setup = format!("{goose} -dir {} postgres \"$DATABASE_URL\" up", word(place_or_here(place)));
     Some(Migrations::command("goose", file, setup, vec![sql_in(place)]))
+}
+
+pub(super) fn sql_migrate(folder: &Folder) -> Option<Migrations> {
+    let file = marked(folder, "+migrate Up")?;
+    let source = "datasource: ${DATABASE_URL}?sslmode=disable";
+    let note = (!folder.text("dbconfig.yml").contains("DATABASE_URL"))
+        .then(|| format!("dbconfig.yml must have {source}."));
+    let inputs = vec![sql_in(parent(file)), "dbconfig.yml".to_owned()];
+    Some(Migrations::command("sql-migrate", file, "sql-migrate up", inputs).note(note))
+}
+
+pub(super) fn tern(folder: &Folder) -> Option<Migrations> {
+    let file = marked(folder, "create above / drop below")?;
+    let place = parent(file);
+    let setup =
+        format!("tern migrate --migrations {} --conn-string \"$DATABASE_URL\"", word(place_or_here(place)));
+    Some(Migrations::command("tern", file, setup, vec![sql_in(place)]))
 }
 
 pub(super) fn golang_migrate(folder: &Folder) -> Option<Migrations> {
@@ -83,7 +102,7 @@ pub(super) fn diesel(folder: &Folder) -> Option<Migrations> {
 /// Detects SQL files in a folder with a typical name, or a single schema file.
 pub(super) fn plain(folder: &Folder) -> Option<Migrations> {
     let is_other = |file: &str| file.split('/').rev().skip(1).any(|part| OTHERS.contains(&part));
-    let is_sql = |file: &str| has_extension(file, "sql") && !file.ends_with(".down.sql") && !is_other(file);
+    let is_sql = |file: &str| has_extension(file, "sql") && !is_down(file) && !is_other(file);
     let files: Vec<&str> = folder.files().iter().map(String::as_str).filter(|file| is_sql(file)).collect();
     let rank = |place: &str| FOLDERS.iter().position(|known| name(place) == *known);
     let places = files.iter().map(|file| parent(file)).filter(|place| rank(place).is_some());
@@ -96,14 +115,96 @@ pub(super) fn plain(folder: &Folder) -> Option<Migrations> {
     };
     let Some(place) = place else { return single("") };
     let here: Vec<_> = files.iter().copied().filter(|file| parent(file) == place).collect();
+    let all = || Some(Migrations::sql("SQL", here.first()?, up_files(folder, place, &here)));
+    let undoing = here.iter().find(|file| folder.text(file).lines().any(begins_undoing));
+    let note = undoing.map(|file| {
+        format!("{file} has a part that undoes the migration. Run it with its own tool in setup.")
+    });
     if here.iter().all(|file| number(name(file)).is_some()) {
-        let pattern = if here.iter().all(|file| file.ends_with(".up.sql")) { "*.up.sql" } else { "*.sql" };
-        return Some(Migrations::sql("SQL", here.first()?, in_order(place, pattern, &here)));
+        return all().map(|found| found.note(note));
     }
     single(place).or_else(|| {
-        let note = "These files run in the order of their names: check it.".to_owned();
-        Some(Migrations::sql("SQL", here.first()?, in_order(place, "*.sql", &here)).note(note))
+        let order = "These files run in the order of their names: check it.".to_owned();
+        all().map(|found| found.note(order).note(note))
     })
+}
+
+/// Suffixes of the names of files that undo a migration.
+const DOWN: [&str; 4] = ["down", "undo", "rollback", "revert"];
+
+/// Returns true for the name of a file that undoes a migration, such as `1_orders.down.sql`.
+fn is_down(file: &str) -> bool {
+    let stem = name(file).strip_suffix(".sql").unwrap_or_default().to_ascii_lowercase();
+    stem.rsplit_once(['.', '_', '-']).is_some_and(|(_, last)| DOWN.contains(&last))
+}
+
+/// Returns true for a comment that begins the part of a migration that undoes it, such as `-- Down`.
+fn begins_undoing(line: &str) -> bool {
+    let line = line.trim();
+    let Some(comment) = line.strip_prefix("--").or_else(|| line.strip_prefix('#')) else { return false };
+    let comment = comment.to_ascii_lowercase();
+    let words: Vec<_> =
+        comment.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| !word.is_empty()).collect();
+    let last = words.last().is_some_and(|last| DOWN.contains(last) || *last == "downs");
+    words.len() <= 3 && last
+}
+
+/// Returns patterns for the files of a folder, without those that undo them.
+fn up_files(folder: &Folder, place: &str, here: &[&str]) -> Vec<String> {
+    let has_down = folder.files().iter().any(|file| parent(file) == place && is_down(file));
+    if !has_down {
+        let is_up = here.iter().all(|file| file.ends_with(".up.sql"));
+        return in_order(place, if is_up { "*.up.sql" } else { "*.sql" }, here);
+    }
+    for suffix in [".up.sql", "_up.sql", "-up.sql"] {
+        if here.iter().all(|file| file.ends_with(suffix)) {
+            return in_order(place, &format!("*{suffix}"), here);
+        }
+    }
+    let mut files = here.to_vec();
+    files.sort_by(|a, b| natural(name(a), name(b)));
+    files.into_iter().map(escaped).collect()
+}
+
+/// Returns the files that these SQL files read with psql's `\i`, `\ir` and `\copy`, and the files that those read.
+pub(crate) fn included(folder: &Folder, files: &[String]) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    let mut unread: Vec<String> = files.to_vec();
+    while let Some(file) = unread.pop() {
+        for path in folder.text(&file).lines().filter_map(|line| included_by(line.trim(), parent(&file))) {
+            let is_new = !found.contains(&path) && !files.contains(&path);
+            if is_new && found.len() < MAX_INCLUDED && folder.path().join(&path).is_file() {
+                if has_extension(&path, "sql") {
+                    unread.push(path.clone());
+                }
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Returns the path that a psql command reads. `place` is the folder of the command's file.
+fn included_by(line: &str, place: &str) -> Option<String> {
+    let (command, rest) = line.strip_prefix('\\')?.split_once(char::is_whitespace)?;
+    let rest = match command {
+        "i" | "include" | "ir" | "include_relative" => rest,
+        "copy" => {
+            let at = rest.to_ascii_lowercase().find(" from ")?;
+            &rest[at + " from ".len()..]
+        }
+        _ => return None,
+    };
+    let rest = rest.trim();
+    let path = match rest.strip_prefix('\'') {
+        Some(quoted) => quoted.split('\'').next()?,
+        None => rest.split_whitespace().next()?,
+    };
+    let path = path.trim_end_matches(';').trim_start_matches("./");
+    let is_relative = command == "ir" || command == "include_relative";
+    let path = if is_relative && !place.is_empty() { format!("{place}/{path}") } else { path.to_owned() };
+    (!path.starts_with('/') && !path.contains("..")).then_some(path)
 }
 
 /// Returns a pattern for the files. Returns the files themselves if a pattern would run them in the wrong order, since

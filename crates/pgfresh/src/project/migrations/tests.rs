@@ -400,3 +400,178 @@ fn other_databases_are_left_alone() {
         assert!(detect(&Folder::new(folder.path())).is_empty(), "{file}");
     }
 }
+
+/// Detects the first tool in a project with these files. Returns its setup, its patterns and its notes.
+fn detected(files: &[(&str, &str)]) -> (String, Vec<String>, String) {
+    let folder = tempfile::tempdir().unwrap();
+    for (file, text) in files {
+        write(folder.path(), file, text);
+    }
+    let found = detect(&Folder::new(folder.path())).into_iter().next().unwrap_or_else(|| panic!("{files:?}"));
+    let setup = match &found.steps {
+        Steps::Command { setup, .. } => setup.clone(),
+        Steps::Sql(_) => String::new(),
+    };
+    (setup, found.steps.patterns().to_vec(), found.notes.join(" "))
+}
+
+/// Alembic's own `env.py`, without its longer comments.
+const STOCK_ENVIRONMENT: &str = "from sqlalchemy import engine_from_config\nfrom alembic import context\n# other values, defined by the settings of env.py\n\
+    config = context.config\ndef run_migrations_offline():\n    url = config.get_main_option(\"sqlalchemy.url\")\n    context.configure(url=url)\n\
+    def run_migrations_online():\n    connectable = engine_from_config(config.get_section(config.config_ini_section, {}), prefix=\"sqlalchemy.\")\n";
+
+#[test]
+fn fixed_address_of_any_tool_is_noted() {
+    let ini = (
+        "alembic.ini",
+        "[alembic]\nscript_location = alembic\nsqlalchemy.url = postgresql://a:b@localhost:5432/app\n",
+    );
+    let note = |environment: &str| detected(&[ini, ("alembic/env.py", environment)]).2;
+    let stock = STOCK_ENVIRONMENT;
+    assert!(note(stock).contains("alembic/env.py must connect to DATABASE_URL"));
+    assert!(note(&stock.replace("engine_from", "async_engine_from")).contains("alembic/env.py must"));
+    let project = ("pyproject.toml", "[tool.alembic]\nscript_location = \"%(here)s/alembic\"\n");
+    let ini_with_url = ("alembic.ini", "[alembic]\nsqlalchemy.url = postgresql://a:b@localhost:5432/app\n");
+    let (setup, inputs, said) = detected(&[project, ini_with_url, ("alembic/env.py", stock)]);
+    assert_eq!((setup.as_str(), said.is_empty()), ("alembic upgrade head", false));
+    assert_eq!(inputs, ["alembic/**", "pyproject.toml", "alembic.ini"]);
+    for line in [
+        "config.set_main_option('sqlalchemy.url', url())",
+        "section['sqlalchemy.url'] = os.environ[\"DB\"]",
+        "connectable = create_engine(settings.url)",
+    ] {
+        assert_eq!(note(&format!("{stock}{line}\n")), "", "{line}");
+    }
+    let manage = ("manage.py", "django 'DJANGO_SETTINGS_MODULE', 'shop.settings'");
+    let django = |host: &str| {
+        let text = format!("'ENGINE': 'django.db.backends.postgresql', 'HOST': {host}, 'PORT': '5432'");
+        detected(&[manage, ("shop/settings.py", &text)]).2
+    };
+    assert!(django("'localhost'").starts_with("shop/settings.py must take the database's host"));
+    assert_eq!((django("''"), django("os.environ['PGHOST']")), (String::new(), String::new()));
+    let knex = |development: &str, test: &str| {
+        let text = format!(
+            "module.exports = {{ development: {{ connection: {development} }}, test: {{ connection: {test} }} }};"
+        );
+        let (setup, _, note) =
+            detected(&[("package.json", "{}"), ("knexfile.js", &text), ("migrations/1.js", "")]);
+        (setup, !note.is_empty())
+    };
+    let (fixed, variable) = ("'postgres://localhost/dev'", "process.env.DATABASE_URL");
+    assert_eq!(knex(fixed, variable), ("npx knex migrate:latest --env test".to_owned(), false));
+    assert_eq!(knex(variable, fixed), ("npx knex migrate:latest".to_owned(), false));
+    assert_eq!(knex(fixed, fixed), ("npx knex migrate:latest".to_owned(), true));
+}
+
+#[test]
+fn knexfile_of_subfolder_is_found() {
+    let files = [("db/knexfile.js", "directory: './steps'"), ("db/steps/1.js", "")];
+    let (setup, inputs, _) = detected(&files);
+    assert_eq!(setup, "npx knex migrate:latest --knexfile db/knexfile.js");
+    assert_eq!(inputs, ["db/steps/**", "db/knexfile.js"]);
+    for more in [("db/package.json", "{}"), ("db/knexfile.js", "client: 'mysql2'")] {
+        let folder = tempfile::tempdir().unwrap();
+        for (file, text) in [files[0], files[1], more] {
+            write(folder.path(), file, text);
+        }
+        assert!(detect(&Folder::new(folder.path())).is_empty(), "{more:?}");
+    }
+}
+
+#[test]
+fn launcher_of_subfolder_precedes_root() {
+    let ini = ("backend/alembic.ini", "[alembic]\nscript_location = alembic\n");
+    let setup = |lock: &str| detected(&[ini, ("backend/pyproject.toml", ""), (lock, "")]).0;
+    assert_eq!(setup("backend/uv.lock"), "cd backend && uv run alembic upgrade head");
+    assert_eq!(setup("backend/poetry.lock"), "cd backend && poetry run alembic upgrade head");
+    assert_eq!(setup("uv.lock"), "cd backend && uv run alembic upgrade head");
+}
+
+#[test]
+fn imported_settings_modules_are_inputs() {
+    let (_, inputs, _) = detected(&[
+        ("manage.py", "django 'DJANGO_SETTINGS_MODULE', 'shop.settings.local'"),
+        (
+            "shop/settings/local.py",
+            "from .base import *\nfrom . import keys, nothing\nfrom ..tools import x\nimport os\n",
+        ),
+        ("shop/settings/base.py", "from shop.settings.local import A\nfrom shop.more import (B)\n"),
+        ("shop/settings/keys.py", ""),
+        ("shop/tools/__init__.py", ""),
+        ("shop/more.py", ""),
+        ("shop/views.py", ""),
+    ]);
+    let settings = ["local.py", "base.py", "keys.py"].map(|name| format!("shop/settings/{name}"));
+    let others = ["manage.py", "shop/more.py", "shop/tools/__init__.py"].map(str::to_owned);
+    let mut expected = [settings, others].concat();
+    let mut inputs = inputs;
+    expected.sort();
+    inputs.sort();
+    assert_eq!(inputs, expected);
+}
+
+#[test]
+fn files_that_undo_migrations_do_not_run() {
+    for (files, expected) in [
+        (&["001_a_up.sql", "001_a_down.sql", "002_b_up.sql", "002_b_down.sql"][..], &["*_up.sql"][..]),
+        (&["1-a-up.sql", "1-a-down.sql"], &["*-up.sql"]),
+        (&["1_a.sql", "1_a.down.sql", "2_b.sql"], &["1_a.sql", "2_b.sql"]),
+        (&["1_a.sql", "1_a_rollback.sql"], &["1_a.sql"]),
+        (&["1_slowdown.sql", "2_b.sql"], &["*.sql"]),
+    ] {
+        let files: Vec<_> = files.iter().map(|file| format!("migrations/{file}")).collect();
+        let files: Vec<_> = files.iter().map(|file| (file.as_str(), "")).collect();
+        let expected: Vec<_> = expected.iter().map(|pattern| format!("migrations/{pattern}")).collect();
+        assert_eq!(detected(&files).1, expected);
+    }
+    let in_one = |text: &str| detected(&[("migrations/1.sql", text)]);
+    assert_eq!(in_one("-- +migrate Up\n-- +migrate Down\n").0, "sql-migrate up");
+    let tern = "tern migrate --migrations migrations --conn-string \"$DATABASE_URL\"";
+    assert_eq!(in_one("create table a();\n---- create above / drop below ----\n").0, tern);
+    for text in ["--- Down", "-- @UNDO", "# --- !Downs", "-- rambler down"] {
+        assert!(in_one(text).2.contains("migrations/1.sql has a part that undoes"), "{text}");
+    }
+    assert_eq!(in_one("-- The server must not slow down.\n-- Add a table\n").2, "");
+}
+
+#[test]
+fn repeatable_migrations_of_flyway_run_last() {
+    let files = [("db/V1__a.sql", ""), ("db/R__view.sql", ""), ("db/V2__b.sql", "")];
+    assert_eq!(detected(&files).1, ["db/V*.sql", "db/R__*.sql"]);
+    assert_eq!(detected(&files[..1]).1, ["db/V*.sql"]);
+}
+
+#[test]
+fn files_included_by_psql_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    for (file, text) in [
+        (
+            "db/schema.sql",
+            "\\i db/parts/a.sql\n\\copy a from 'db/data/a.csv' csv\n\\i nothing.sql\n\\copy a to 'out'\n\\i /etc/passwd\n",
+        ),
+        ("db/parts/a.sql", "\\ir b.sql\n\\ir a.sql\n\\i ../x\n"),
+        ("db/parts/b.sql", "\\include 'db/my file.sql'\n"),
+        ("db/my file.sql", ""),
+        ("db/data/a.csv", ""),
+    ] {
+        write(folder.path(), file, text);
+    }
+    let found = included(&Folder::new(folder.path()), &["db/schema.sql".to_owned()]);
+    assert_eq!(found, ["db/data/a.csv", "db/my file.sql", "db/parts/a.sql", "db/parts/b.sql"]);
+}
+
+#[test]
+fn push_option_depends_on_prisma_version() {
+    let schema = ("prisma/schema.prisma", "datasource db { provider = \"postgresql\" }");
+    let setup = |version: &str| {
+        let package = format!("{{\"devDependencies\": {{\"prisma\": \"{version}\"}}}}");
+        detected(&[schema, ("package.json", &package)]).0
+    };
+    assert_eq!(setup("^6.2.0"), "npx prisma db push --skip-generate");
+    assert_eq!(
+        (setup("~7.10.1"), setup("latest")),
+        ("npx prisma db push".to_owned(), "npx prisma db push".to_owned())
+    );
+    let installed = ("node_modules/prisma/package.json", "{\"version\": \"5.0.0\"}");
+    assert_eq!(detected(&[schema, installed]).0, "npx prisma db push --skip-generate");
+}
