@@ -432,6 +432,11 @@ impl StartError {
             _ if said("No space left on device") => {
                 Some("Choose another place with --place PATH (a path, ram or disk).".to_owned())
             }
+            // A library that the server loads later doesn't keep it from starting.
+            _ if said("could not access file \"") => Some(
+                "Install the extension that has this library, or take it out of shared_preload_libraries."
+                    .to_owned(),
+            ),
             Self::UnknownSetting { nearest: Some(nearest), .. } => {
                 Some(format!("Did you mean \"{nearest}\"? Correct it in --set, PGFRESH_SET or pgfresh.toml."))
             }

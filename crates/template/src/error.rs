@@ -402,8 +402,19 @@ fn step_hint(step: &str, status: ExitStatus, last_lines: &[String]) -> Option<St
         Some(database) if is_command(step) => Some(format!(
             "Name the template \"{database}\" ([template.{database}] in pgfresh.toml), or let the setup connect to $PGDATABASE."
         )),
+        _ if is_command(step) && last_lines.iter().any(|line| reports_refusal(line)) => Some(format!(
+            "The {step} seems to connect to another server. It must connect to DATABASE_URL or PG*: the template's server has another port in each build."
+        )),
         _ => program_hint(step, status).map(str::to_owned),
     }
+}
+
+/// Returns true if a line reports that no server listens at an address, or that the address is unknown. Drivers have
+/// different texts for this.
+fn reports_refusal(line: &str) -> bool {
+    ["refused", "ECONNREFUSED", "ENOTFOUND", "could not translate host name"]
+        .iter()
+        .any(|sign| line.contains(sign))
 }
 
 /// Returns true for a step that runs a shell command.

@@ -176,9 +176,9 @@ fn session_variables_reach_no_step() {
     let setup = "psql -Xqc 'CREATE TABLE orders ()' && test \"$PGOPTIONS\" = \"$EXPECTED\"";
     for (file, expected) in [
         ("[template]\nsql = \"migrations/*.sql\"\n".to_owned(), ""),
-        (format!("[template]\nsetup = '{setup}'\ninputs = \"migrations\"\n"), ""),
+        (format!("[template]\nsetup = '''{setup}'''\ninputs = \"migrations\"\n"), ""),
         (
-            format!("[template]\nsetup = '{setup}'\ninputs = \"migrations\"\nenv = \"PGOPTIONS\"\n"),
+            format!("[template]\nsetup = '''{setup}'''\ninputs = \"migrations\"\nenv = \"PGOPTIONS\"\n"),
             "-c jit=off",
         ),
     ] {
@@ -189,4 +189,20 @@ fn session_variables_reach_no_step() {
         let outcome = finish(command);
         assert_eq!(outcome.code, Some(0), "{file}: {outcome}");
     }
+}
+
+#[test]
+fn setup_for_another_server_gets_hint() {
+    let scene = project(User::Ourselves, "");
+    for setup in ["psql -h 127.0.0.1 -p 1 -c 'SELECT 1'", "echo 'connect ECONNREFUSED 127.0.0.1:5432'; false"]
+    {
+        let outcome = scene.run(["template", "build", "--setup", setup, "--inputs", "migrations"]);
+        assert_fails(
+            &outcome,
+            &["HINT:  The setup seems to connect to another server. It must connect to DATABASE_URL"],
+        );
+    }
+    let other = "echo \"ModuleNotFoundError: No module named 'psycopg2'\"; false";
+    let outcome = scene.run(["template", "build", "--setup", other, "--inputs", "migrations"]);
+    assert!(!outcome.stderr.contains("another server"), "{outcome}");
 }

@@ -150,3 +150,13 @@ fn invalid_settings_fail_before_the_build() {
         assert!(run(setting).stderr.contains("built template"), "{setting}");
     }
 }
+
+#[test]
+fn missing_preloaded_library_gets_hint() {
+    let scene = project(User::Ourselves, "");
+    let outcome = scene.run(["run", "--set", "shared_preload_libraries=pg_cron", "--", "true"]);
+    assert_fails(
+        &outcome,
+        &["could not access file \"pg_cron\"", "HINT:  Install the extension that has this library"],
+    );
+}
