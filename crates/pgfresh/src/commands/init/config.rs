@@ -7,6 +7,9 @@ use crate::project::migrations::Steps;
 
 /// Maximum length of text from a project's file in a comment.
 const MAX_QUOTED: usize = 100;
+/// Libraries for `shared_preload_libraries` that PostgreSQL itself has.
+const OWN_LIBRARIES: [&str; 5] =
+    ["pg_stat_statements", "auto_explain", "auth_delay", "passwordcheck", "pg_prewarm"];
 /// Name of the unnamed template's database.
 const UNNAMED: &str = "app";
 
@@ -98,6 +101,14 @@ fn settings(service: &DatabaseService) -> String {
     let is_set = taken.iter().any(|(name, _)| name == "shared_preload_libraries");
     if !preloaded.is_empty() && !is_set {
         taken.push(("shared_preload_libraries".to_owned(), preloaded.join(",")));
+    }
+    for (_, value) in taken.iter().filter(|(name, _)| name == "shared_preload_libraries") {
+        let own = |library: &&str| !library.is_empty() && !OWN_LIBRARIES.contains(library);
+        let libraries: Vec<_> = value.split(',').map(str::trim).filter(own).collect();
+        if !libraries.is_empty() {
+            let libraries = libraries.join(", ");
+            left_out += &comment(&format!("Your PostgreSQL needs these libraries, too: {libraries}."));
+        }
     }
     taken.reverse();
     let mut known = Vec::new();

@@ -1,5 +1,6 @@
 //! Collects facts about a project for `pgfresh init`.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use url::Url;
@@ -13,6 +14,8 @@ use crate::settings;
 
 /// Files that define variables. Files for tests come first.
 const ENVIRONMENTS: [&str; 3] = [".env.test", ".env", ".env.example"];
+/// Maximum number of subfolders that init names.
+const MAX_BELOW: usize = 10;
 /// Maximum number of files that init searches for a role's name.
 const MAX_SEARCHED: usize = 500;
 
@@ -30,7 +33,7 @@ pub(super) struct Discovery {
     pub(super) role: Option<(String, String)>,
     /// Files that pgfresh couldn't read, with reasons.
     pub(super) problems: Vec<String>,
-    /// Names of direct subfolders that contain a project.
+    /// Subfolders that contain a project.
     pub(super) below: Vec<String>,
 }
 
@@ -125,23 +128,25 @@ fn decoded(part: &str) -> String {
     String::from_utf8(decoded).unwrap_or_default()
 }
 
-/// Returns the names of the direct subfolders of `path` that have migrations or a recognized language.
+/// Returns the subfolders of `path`, at most two levels below, that have migrations or a recognized language. Those with
+/// migrations come first.
 fn projects_below(path: &Path) -> Vec<String> {
     let folder = Folder::new(path);
-    let mut names: Vec<_> = folder
-        .files()
-        .iter()
-        .filter_map(|file| file.split_once('/'))
-        .map(|(top, _)| top.to_owned())
-        .collect();
-    names.dedup();
-    names.retain(|name| {
-        let below = Folder::new(&path.join(name));
-        project::known(&below).is_some()
-    });
-    names.sort_by_key(|name| migrations::detect(&Folder::new(&path.join(name))).is_empty());
-    names.truncate(10);
-    names
+    let mut names = BTreeSet::new();
+    for file in folder.files() {
+        names.extend(file.match_indices('/').take(2).map(|(at, _)| file[..at].to_owned()));
+    }
+    let mut found: Vec<(bool, String)> = Vec::new();
+    for name in names {
+        let is_part = |(_, above): &(bool, String)| name.starts_with(&format!("{above}/"));
+        let below = Folder::new(&path.join(&name));
+        let lacks_migrations = migrations::detect(&below).is_empty();
+        if !found.iter().any(is_part) && (project::known(&below).is_some() || !lacks_migrations) {
+            found.push((lacks_migrations, name));
+        }
+    }
+    found.sort();
+    found.into_iter().map(|(_, name)| name).take(MAX_BELOW).collect()
 }
 
 /// Returns true if a script or migration creates the database or role `name`.

@@ -120,7 +120,7 @@ fn mounted_migrations_run_once() {
 
 #[test]
 fn comments_name_the_file_of_each_value() {
-    let compose = "services:\n  db:\n    image: timescale/timescaledb:2.14.2-pg15\n    environment: {POSTGRES_PASSWORD: secret}\n    command: -c wal_level=logical -c fsync=off\n";
+    let compose = "services:\n  db:\n    image: timescale/timescaledb:2.14.2-pg15\n    environment: {POSTGRES_PASSWORD: secret}\n    command: -c wal_level=logical -c fsync=off -c shared_preload_libraries=pg_cron,auto_explain\n";
     let text = text_for(&[
         ("compose.yaml", compose),
         (".env", "DATABASE_URL=postgresql+psycopg://me:secret@db/orders?x=1\n"),
@@ -130,7 +130,8 @@ fn comments_name_the_file_of_each_value() {
     for part in [
         "# compose.yaml: service \"db\", image timescale/timescaledb:2.14.2-pg15\n",
         "# Left out: fsync = off (",
-        "wal_level = \"logical\"\nshared_preload_libraries = \"timescaledb\"\n",
+        "# Your PostgreSQL needs these libraries, too: pg_cron.\n",
+        "wal_level = \"logical\"\nshared_preload_libraries = \"pg_cron,auto_explain\"\n",
         "# manage.py: Django\n",
         "# .env: the database is called orders.\n[template.orders]\n",
     ] {

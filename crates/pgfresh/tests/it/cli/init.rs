@@ -171,13 +171,15 @@ fn read_only_folder_is_an_error_with_advice() {
 fn project_below_is_named_instead_of_empty_file() {
     let scene = Scene::new(User::Ourselves);
     scene.write("web/package.json", "{}");
-    scene.write("server/manage.py", "django");
+    scene.write("web/pages/package.json", "{}");
+    scene.write("apps/server/manage.py", "django 'DJANGO_SETTINGS_MODULE', 'shop.settings'");
+    scene.write("apps/server/shop/settings.py", "");
     let outcome = init(&scene, &scene.directory, &[]);
     assert_eq!(outcome.code, Some(1), "{outcome}");
     assert!(
-        outcome
-            .stderr
-            .contains("The projects are: server, web.\nHINT:  Run \"pgfresh init\" there: cd server."),
+        outcome.stderr.contains(
+            "The projects are: apps/server, web.\nHINT:  Run \"pgfresh init\" there: cd apps/server."
+        ),
         "{outcome}"
     );
 }
