@@ -132,11 +132,10 @@ impl Inner {
     /// Returns the state shared by all databases, as it was before the first client. A maintenance worker reads this
     /// state during startup, while early clients wait.
     pub(crate) fn shared(&self) -> MutexGuard<'_, SharedWatch> {
-        lock(
-            self.shared.get_or_init(|| {
-                SharedWatch::begin(&self.admin, self.options.major, &self.options.data).into()
-            }),
-        )
+        lock(self.shared.get_or_init(|| {
+            SharedWatch::begin(&self.admin, self.options.major, &self.options.data, || self.lock().closed)
+                .into()
+        }))
     }
 
     pub(crate) fn is_maintained(&self) -> bool {

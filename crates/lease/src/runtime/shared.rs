@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use serde::Serialize;
 
 use crate::admin::{AdminPool, Prepared};
-use crate::error::LeaseError;
+use crate::error::{LeaseError, chain};
 
 /// Changes to one kind of shared state, along with the leases that may have caused them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -106,9 +106,12 @@ pub(crate) fn facts(admin: &AdminPool, major: u32) -> Result<Vec<Option<String>>
 impl SharedWatch {
     /// Reads the state before any client has a database and starts watching it. If the
     /// server doesn't respond, the state at the first successful check counts instead.
-    pub(crate) fn begin(admin: &AdminPool, major: u32, data: &Path) -> Self {
+    pub(crate) fn begin(admin: &AdminPool, major: u32, data: &Path, is_closed: impl Fn() -> bool) -> Self {
         let facts = facts(admin, major).unwrap_or_else(|error| {
-            tracing::warn!(%error, "could not look at what all databases share");
+            // The server of a short run may stop before the first look. Then there is nothing left to watch.
+            if !is_closed() {
+                tracing::warn!(error = chain(&error), "could not look at what all databases share");
+            }
             Vec::new()
         });
         let mut watch = Self { facts, ..Self::default() };

@@ -48,6 +48,15 @@ fn filter_and_double_verbose_show_background_tasks() {
 }
 
 #[test]
+fn short_run_logs_no_warning() {
+    let scene = Scene::new(User::Ourselves);
+    for _ in 0..6 {
+        let outcome = with_filter(&scene, "warn", &["run", "--quiet", "--", "true"]);
+        assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(0), ""), "{outcome}");
+    }
+}
+
+#[test]
 fn invalid_filters_fail_before_the_start() {
     let scene = Scene::new(User::Ourselves);
     for (filter, why) in
