@@ -63,7 +63,8 @@ impl NamedServer {
         let settings = context.settings()?;
         let provisioner = serve_options.encrypt_setups(context.provisioner()?.clone());
         lifecycle::sweep(context, &provisioner);
-        let (registration, data) = take(settings, name, &provisioner)?;
+        let wanted = SocketAddr::new(serve_options.listen, serve_options.port);
+        let (registration, data) = take(settings, name, &provisioner, wanted)?;
         let before = if reset { recall(&data).ok().flatten() } else { recall(&data)? };
         let serve_options = match &before {
             Some(before) => before.amend(serve_options),
@@ -178,6 +179,7 @@ fn take(
     settings: &ResolvedSettings,
     name: &str,
     provisioner: &Provisioner,
+    wanted: SocketAddr,
 ) -> Result<(Registration, PersistentData), Failure> {
     let runs = |process: &str| {
         let failure = Failure::new(format!("server \"{name}\" of this project is already running{process}"));
@@ -186,7 +188,12 @@ fn take(
     let key = key(settings, name);
     let registration = Registration::begin(&provisioner.cache, &key)?;
     let registration = registration.map_err(|pid| runs(&format!(" (process {pid})")))?;
-    let data = PersistentData::open(&PersistentData::root()?, &key, &provisioner.account)?;
+    let root = PersistentData::root()?;
+    // A refused port must not leave an empty folder.
+    if !root.join(&key).exists() {
+        expect_free(&provisioner.cache, wanted)?;
+    }
+    let data = PersistentData::open(&root, &key, &provisioner.account)?;
     Ok((registration, data.ok_or_else(|| runs(""))?))
 }
 

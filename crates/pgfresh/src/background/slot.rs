@@ -184,7 +184,10 @@ impl BackgroundSlot {
     /// Writes `about` atomically.
     pub(super) fn announce(&self, about: &ServerInfo) -> Result<(), Failure> {
         let (path, staging) = (self.about(), self.0.join("about.new"));
-        let text = serde_json::to_string(about).map_err(|error| Failure::new(error.to_string()))?;
+        let text = serde_json::to_string(about).map_err(|error| {
+            let failure = Failure::new(format!("could not describe the server: {error}"));
+            failure.hint("Rename the project's folder, so that its path is UTF-8.".to_owned())
+        })?;
         fs::write(&staging, text).attempt("write", &staging)?;
         Ok(fs::rename(&staging, &path).attempt("write", &path)?)
     }

@@ -151,7 +151,9 @@ fn values(context: &Values<'_>) -> Vec<(&'static str, String)> {
         ["pgfresh.toml"].into_iter().chain(context.inputs.iter().map(String::as_str)).collect();
     let quoted: Vec<_> = files.iter().map(|file| format!("'{file}'")).collect();
     let patterns: Vec<_> = files.iter().map(|file| format!("':(glob){file}'")).collect();
-    let two = &quoted[..quoted.len().min(2)];
+    // GitLab's cache key has room for two. A glob usually stands for the migrations.
+    let most_important = quoted.iter().skip(1).find(|file| file.contains('*')).or_else(|| quoted.get(1));
+    let two: Vec<_> = quoted.iter().take(1).chain(most_important).map(String::as_str).collect();
     let shown = context.major.unwrap_or(server::NEWEST_PACKAGED);
     let key = context.major.map_or_else(|| "pgfresh".to_owned(), |major| format!("pgfresh-{major}"));
     vec![

@@ -324,6 +324,23 @@ fn cache_key_changes_with_the_installed_programs() {
 }
 
 #[test]
+fn cache_key_of_gitlab_has_the_migrations() {
+    let folder = tempfile::tempdir().unwrap();
+    let project = &project::detect(folder.path());
+    for (inputs, key) in [
+        (&["compose.yml", "migrations/**"][..], "'pgfresh.toml', 'migrations/**'"),
+        (&["compose.yml"], "'pgfresh.toml', 'compose.yml'"),
+        (&[], "'pgfresh.toml'"),
+    ] {
+        let inputs = inputs.iter().map(ToString::to_string).collect();
+        let values =
+            Values { system: System::Gitlab, job: Job::Tests, project, major: None, inputs, shared: None };
+        let text = fill_in(&values);
+        assert!(text.contains(&format!("files: [{key}]\n")), "{text}");
+    }
+}
+
+#[test]
 fn python_and_node_jobs_install_the_client() {
     for &system in System::value_variants() {
         for (marker, install) in [
