@@ -203,10 +203,10 @@ pub(crate) fn send_packs(
     let rate = Mutex::new(Rate::default());
     let begun = Instant::now();
     thread::scope(|scope| {
-        let (sender, packed) = mpsc::channel();
+        let (report, reports) = mpsc::channel();
         let packer = scope.spawn(move || {
             let mut packer = Packer::new(related, sink);
-            let result = packer.add_entry(entry, &|bytes| sender.send(bytes).unwrap_or_default());
+            let result = packer.add_entry(entry, &|bytes| report.send(bytes).unwrap_or_default());
             (result, packer.tree, packer.shared)
         });
         let (packs, rate) = (&packs, &rate);
@@ -215,7 +215,7 @@ pub(crate) fn send_packs(
             .collect();
         let (mut done, total) = (0, entry.bytes());
         loop {
-            match packed.recv_timeout(TICK) {
+            match reports.recv_timeout(TICK) {
                 Ok(bytes) => done += bytes,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
