@@ -12,6 +12,9 @@ use crate::{LockMode, OverMigrationBudget, Prediction, RelationLock, ReportedSta
 /// Weakest lock mode that makes writers of a table wait.
 const BLOCKS_WRITES: LockMode = LockMode::Share;
 
+/// Maximum width of a statement in a message, in columns.
+const SHOWN: usize = 60;
+
 /// Limits for a migration, from `[migrate]` in `pgfresh.toml`. `None` means no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MigrationBudget {
@@ -38,6 +41,7 @@ struct TimeLimit {
 
 impl MigrationBudget {
     /// Returns the limits that the migration exceeds. Ignores bookkeeping statements and those with an exception.
+    /// A statement that the laboratory did not observe exceeds the limits on locks and rewrites.
     ///
     /// A range exceeds a limit if its high end does. Without a prediction, the time of the migration's own run counts.
     /// That time is a lower bound, because statements that read or rewrite a table take at least as long in production.
@@ -50,6 +54,7 @@ impl MigrationBudget {
         over.extend(self.exceeded_lock_timeout(statements));
         over.extend(self.exceeded_rewrites(statements));
         over.extend(self.exceeded_broken_statements(statements));
+        over.extend(self.unobserved(statements));
         over.sort_by_key(|over| over.statement);
         over
     }
@@ -72,6 +77,31 @@ impl MigrationBudget {
                 keys.join(" and ")
             )
         })
+    }
+
+    /// Returns an entry for each statement that may exceed a limit unseen.
+    fn unobserved(&self, statements: &[ReportedStatement]) -> Vec<OverMigrationBudget> {
+        let limits = [
+            ("access_exclusive", self.access_exclusive.is_some()),
+            ("share", self.share.is_some()),
+            ("lock_timeout", self.lock_timeout.is_some()),
+            ("rewrites", self.rewrites.is_some()),
+        ];
+        let keys: Vec<_> = limits.into_iter().filter(|(_, is_set)| *is_set).map(|(key, _)| key).collect();
+        let Some(first) = keys.first() else { return Vec::new() };
+        let entry = |(position, statement): (usize, &ReportedStatement)| {
+            let cause = statement.observed.unobserved.as_ref()?;
+            Some(OverMigrationBudget {
+                key: (*first).to_owned(),
+                statement: position,
+                message: format!(
+                    "{} cannot judge \"{}\", which the laboratory did not observe: {cause}",
+                    keys.join(" and "),
+                    report::cut(&statement.observed.sql, SHOWN)
+                ),
+            })
+        };
+        counting(statements).filter_map(entry).collect()
     }
 
     fn time_limits(&self) -> Vec<TimeLimit> {

@@ -57,6 +57,9 @@ pub struct ObservedStatement {
     pub scans: Vec<TableScan>,
     /// The session's `lock_timeout` while the statement ran. `None` if there was no timeout.
     pub lock_timeout: Option<Duration>,
+    /// Why the laboratory doesn't know the locks, rewrites and scans, as a clause such as "permission denied for view
+    /// pg_locks". `None` if it knows them.
+    pub unobserved: Option<String>,
 }
 
 /// A lock on a relation.

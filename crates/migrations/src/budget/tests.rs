@@ -156,3 +156,18 @@ fn refreshed_views_and_bookkeeping_do_not_count() {
     refreshed.observed.locks[0].mode = LockMode::AccessExclusive;
     assert_eq!(messages(budget, &[refreshed]).len(), 2);
 }
+
+#[test]
+fn unobserved_statements_exceed_limits() {
+    let mut statement = ReportedStatement::default();
+    statement.observed.sql = "VACUUM FULL orders".to_owned();
+    statement.observed.unobserved = Some("permission denied".to_owned());
+    let budget = MigrationBudget { share: SECOND, rewrites: Some(0), ..MigrationBudget::default() };
+    let message = "share and rewrites cannot judge \"VACUUM FULL orders\", which the laboratory did not observe: \
+                   permission denied";
+    assert_eq!(messages(budget, std::slice::from_ref(&statement)), [message]);
+    let others = MigrationBudget { broken_statements: Some(0), ..MigrationBudget::default() };
+    assert_eq!(messages(others, std::slice::from_ref(&statement)), [""; 0]);
+    statement.exception = Some("known".to_owned());
+    assert_eq!(messages(budget, &[statement]), [""; 0]);
+}

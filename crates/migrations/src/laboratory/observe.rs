@@ -14,7 +14,7 @@ use super::class::StatementClass;
 use super::deferred::keeps_changes;
 use super::error::LaboratoryError;
 use super::facts::Facts;
-use super::progress::{Expected, Progress, Statement, is_refused};
+use super::progress::{Expected, Progress, Statement, is_refused, needs_transaction};
 use super::questions::{COUNTERS, Counters, HELD, RelationState, SessionState};
 use super::repetition::{Repetition, shortened};
 use super::requests::Request;
@@ -39,6 +39,9 @@ impl Repetition<'_> {
         let is_idle = open.status == b'I';
         // SET LOCAL affects the later statements of its Query message, so it needs a transaction too.
         let is_setting = statement.class == StatementClass::Bare && progress.is_several;
+        if is_idle && needs_transaction(&progress.expected()) {
+            return self.exchange(open, statement, parts, progress);
+        }
         if is_idle && (statement.class == StatementClass::Ordinary || is_setting) {
             self.ask(open, "BEGIN")?;
             open.is_wrapped = true;

@@ -22,6 +22,8 @@ const ACCIDENTAL: [&str; 7] = ["40001", "40P01", "55P03", "57014", "57P01", "25P
 /// SQLSTATEs for a statement that PostgreSQL refuses in a transaction, and for a procedure that ends its own
 /// transaction.
 const REFUSED: [&str; 2] = ["25001", "2D000"];
+/// SQLSTATE for a statement that PostgreSQL refuses outside a transaction, such as LOCK TABLE.
+const NEEDS_TRANSACTION: &str = "25P01";
 /// SQLSTATE of a syntax error, which prevents all statements of a Query message.
 const SYNTAX_ERROR: &str = "42601";
 
@@ -151,6 +153,11 @@ impl Statement {
             },
         }
     }
+}
+
+/// Returns true if PostgreSQL refused the statement because no transaction was open.
+pub(super) fn needs_transaction(expected: &Expected<'_>) -> bool {
+    matches!(expected, Expected::Error(error) if error.sqlstate == NEEDS_TRANSACTION)
 }
 
 /// Returns true if PostgreSQL refuses the statement in a transaction, or if it calls a procedure that ends its own

@@ -168,10 +168,19 @@ impl<'a> Repetition<'a> {
         if is_accident {
             self.fail(open)?;
         }
-        if !(open.is_over || open.is_lost || is_accident) {
+        let has_facts = matches!(statement.class, StatementClass::Ordinary | StatementClass::Outside { .. });
+        let has_succeeded = matches!(expected, Expected::Tag(_));
+        if open.is_over || open.is_lost {
+            observed.unobserved = (has_facts && has_succeeded).then(|| {
+                "an earlier statement of its session has a different result in the laboratory".to_owned()
+            });
+        } else if !is_accident {
             let answer = self.observe(open, statement, parts, progress, &mut observed)?;
             self.compare(open, &expected, &answer, statement)?;
             progress.has_failed |= answer.error.is_some();
+            if let Some(error) = answer.error.filter(|_| has_facts && has_succeeded) {
+                observed.unobserved = Some(error.message);
+            }
         }
         match &expected {
             Expected::Tag(tag) => {

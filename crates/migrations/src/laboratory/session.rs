@@ -150,7 +150,8 @@ impl RepeatedSession {
         let parse = encode(b'P', &[OWN, b"\0", sql.as_bytes(), b"\0\0\0"].concat());
         let bind = encode(b'B', &[OWN, b"\0", OWN, b"\0\0\0\0\0\0\0"].concat());
         let execute = encode(b'E', &[OWN, b"\0\0\0\0\0"].concat());
-        let messages = [close(b'S'), parse, bind, execute, close(b'S'), close(b'P')].concat();
+        // A failed question leaves its portal open, because the server skips the messages up to the Sync.
+        let messages = [close(b'S'), close(b'P'), parse, bind, execute, close(b'S'), close(b'P')].concat();
         let exchange =
             Exchange { messages: &messages, is_extended: true, is_copy: false, wants_rows: true, tick: TICK };
         self.exchange(&exchange, &mut VecDeque::new(), waiting)

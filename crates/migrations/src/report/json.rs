@@ -77,6 +77,7 @@ fn statement_to_json(statement: &ReportedStatement, file: Option<&str>) -> Value
         "rewrites": rewrites.collect::<Vec<_>>(), "scans": scans.collect::<Vec<_>>(), "seconds": observed.seconds,
         "held_seconds": observed.held_seconds,
         "lock_timeout": observed.lock_timeout.map(|timeout| timeout.as_secs_f64()),
+        "unobserved": observed.unobserved,
         "predicted": statement.predicted.map(range), "predicted_held": statement.predicted_held.map(range),
         "blocks": statement.blocks.iter().map(blocked).collect::<Vec<_>>(),
         "breaks": statement.breaks.iter().map(broken).collect::<Vec<_>>(),

@@ -121,10 +121,11 @@ pub(super) fn work(observed: &ObservedStatement) -> Vec<String> {
 /// Returns one line that lists the locks, rewrites and scans.
 pub(super) fn effects(observed: &ObservedStatement) -> String {
     let phrases: Vec<_> = locks(observed).into_iter().chain(work(observed)).collect();
-    match (phrases.is_empty(), failure(observed)) {
-        (false, _) => phrases.join("; "),
-        (true, Some(failure)) => failure,
-        (true, None) => "nothing waits for it".to_owned(),
+    match (phrases.is_empty(), failure(observed), &observed.unobserved) {
+        (false, ..) => phrases.join("; "),
+        (true, Some(failure), _) => failure,
+        (true, None, Some(cause)) => format!("its locks, rewrites and scans are unknown: {cause}"),
+        (true, None, None) => "nothing waits for it".to_owned(),
     }
 }
 
@@ -241,13 +242,15 @@ pub(super) fn page(topic: AdviceTopic) -> String {
 }
 
 impl ReportedStatement {
-    /// Returns true if the report can omit the statement, because it blocks nothing, works on no table and didn't fail.
+    /// Returns true if the report can omit the statement, because it blocks nothing, works on no table and didn't fail,
+    /// and the laboratory observed it.
     pub(super) fn is_quiet(&self) -> bool {
         let Self { observed, blocks, breaks, advice, exception, .. } = self;
         let tells_nothing =
             blocks.is_empty() && breaks.is_empty() && advice.is_empty() && exception.is_none();
         tells_nothing
             && failure(observed).is_none()
+            && observed.unobserved.is_none()
             && locks(observed).is_empty()
             && work(observed).is_empty()
     }

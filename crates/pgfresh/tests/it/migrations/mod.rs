@@ -5,6 +5,7 @@ mod advice;
 mod advice_cases;
 mod blocking;
 mod breaking;
+mod derailing;
 mod locks;
 mod needs;
 mod observing;
