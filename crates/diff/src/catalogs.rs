@@ -161,6 +161,19 @@ const COMPARABLE_SQL: &[(&str, &str)] = &[
     ("pg_type.typowner", "CASE WHEN typrelid = 0 AND typcategory <> 'A' THEN typowner::oid::text END"),
 ];
 
+/// Columns that contain column numbers, with the column that identifies the table. The comparison replaces the numbers
+/// with names, because a table's columns get other numbers if its earlier columns were dropped.
+const COLUMN_NUMBERS: &[(&str, &str)] = &[
+    ("pg_constraint.confdelsetcols", "conrelid"),
+    ("pg_constraint.confkey", "confrelid"),
+    ("pg_constraint.conkey", "conrelid"),
+    ("pg_index.indkey", "indrelid"),
+    ("pg_partitioned_table.partattrs", "partrelid"),
+    ("pg_publication_rel.prattrs", "prrelid"),
+    ("pg_statistic_ext.stxkeys", "stxrelid"),
+    ("pg_trigger.tgattr", "tgrelid"),
+];
+
 /// SQL for an object's default privileges, keyed by the column that stores the privileges.
 const DEFAULT_GRANTS: &[(&str, &str)] = &[
     ("pg_attribute.attacl", "'{}'"),
@@ -339,11 +352,23 @@ impl Catalog {
         if let Some((_, sql)) = COMPARABLE_SQL.iter().find(|(cell, _)| *cell == key) {
             return format!("CASE WHEN {name} IS NOT NULL THEN {sql} END");
         }
+        if let Some((_, table)) = COLUMN_NUMBERS.iter().find(|(cell, _)| *cell == key) {
+            return column_names_sql(&name, table);
+        }
         if let Some((_, default)) = DEFAULT_GRANTS.iter().find(|(cell, _)| *cell == key) {
             return grants_sql(&name, default);
         }
         if column.is_registered() { format!("{name}::oid::text") } else { format!("{name}::text") }
     }
+}
+
+/// Returns SQL for the names of the columns whose numbers the column `name` contains. 0 stands for an expression.
+fn column_names_sql(name: &str, table: &str) -> String {
+    format!(
+        "(SELECT string_agg(coalesce(quote_ident(a.attname), k.number::text), ' ' ORDER BY k.at) \
+         FROM unnest(t.{name}) WITH ORDINALITY k(number, at) \
+         LEFT JOIN pg_attribute a ON a.attrelid = t.{table} AND a.attnum = k.number)"
+    )
 }
 
 /// Returns SQL for privileges as text, or NULL if they are the default privileges: a GRANT and a REVOKE leave a list

@@ -79,3 +79,18 @@ fn revoked_grants_leave_nothing_behind() {
         assert!(outcome.stdout.contains(object), "{object} {outcome}");
     }
 }
+
+#[test]
+fn objects_of_renumbered_columns_are_equal() {
+    let project = Project::with("[template]\nsql = \"migrations/*.sql\"\n");
+    let psql = |sql: &str| format!("psql -Xqv ON_ERROR_STOP=1 -c '{sql}'");
+    let up = "ALTER TABLE orders ADD COLUMN rr int CHECK (rr > 0) UNIQUE REFERENCES orders, ADD COLUMN ss int; \
+        CREATE INDEX ON orders (rr, ss, abs(ss)); CREATE STATISTICS rr_ss ON rr, ss FROM orders; \
+        CREATE PUBLICATION shop FOR TABLE orders (id, rr); \
+        CREATE FUNCTION touch() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$; \
+        CREATE TRIGGER touch BEFORE UPDATE OF rr ON orders FOR EACH ROW EXECUTE FUNCTION touch()";
+    let down = "DROP PUBLICATION shop; DROP TRIGGER touch ON orders; DROP FUNCTION touch(); \
+        ALTER TABLE orders DROP COLUMN rr, DROP COLUMN ss";
+    let outcome = project.ends(&["roundtrip", "--up", &psql(up), "--down", &psql(down)], 0);
+    assert!(outcome.stdout.contains("has the same result as the first\n"), "{outcome}");
+}
