@@ -31,7 +31,9 @@ pub mod testing;
 
 pub use laboratory::{Laboratory, LaboratoryError};
 pub use lock_mode::LockMode;
-pub use observation::{Observations, ObservedStatement, RelationLock, RelationSize, Rewrite, TableScan};
+pub use observation::{
+    ChangedRows, Observations, ObservedStatement, RelationLock, RelationSize, Rewrite, TableScan,
+};
 pub use prediction::{predict, predict_held, prediction_assumptions, unpredicted};
 pub use report::{
     BlockedStatement, BrokenStatement, MigrationReport, MigrationRun, OverMigrationBudget, Prediction,

@@ -55,6 +55,9 @@ pub struct ObservedStatement {
     pub rewrites: Vec<Rewrite>,
     /// Tables from before the transaction that the statement read completely.
     pub scans: Vec<TableScan>,
+    /// Tables from before the transaction with rows that the statement updated or deleted, also in functions, triggers
+    /// and cascades. Sorted by relation.
+    pub changed: Vec<ChangedRows>,
     /// The session's `lock_timeout` while the statement ran. `None` if there was no timeout.
     pub lock_timeout: Option<Duration>,
     /// Why the laboratory doesn't know the locks, rewrites and scans, as a clause such as "permission denied for view
@@ -108,6 +111,15 @@ pub struct TableScan {
     /// Number of scans.
     pub scans: u64,
     /// Number of rows that all scans read together.
+    pub rows: u64,
+}
+
+/// Rows of a table that one statement updated or deleted.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ChangedRows {
+    /// Name of the table, or of the partition.
+    pub relation: RelationName,
+    /// Number of rows in one transaction. For a statement that commits several transactions, their average.
     pub rows: u64,
 }
 

@@ -1,6 +1,6 @@
 //! Answers the rules' questions about a statement and its transaction from what was observed.
 
-use plans::RelationName;
+use plans::{RelationKind, RelationName};
 
 use super::change::SchemaChange;
 use super::cursor::SqlName;
@@ -90,6 +90,20 @@ impl<'a> Facts<'a> {
     pub(super) fn scanned(&self) -> Vec<String> {
         let scans = self.observed().scans.iter().filter(|scan| self.is_known(&scan.relation));
         scans.map(|scan| scan.relation.to_string()).collect()
+    }
+
+    /// Returns the number of rows that the statement updated or deleted, with the name of the table that has most of
+    /// them. Partitions count as their partitioned table if the statement's text names it.
+    pub(super) fn changed(&self, named: Option<&SqlName>) -> (u64, Option<String>) {
+        let known = || self.observed().changed.iter().filter(|changed| self.is_known(&changed.relation));
+        let rows = known().map(|changed| changed.rows).sum();
+        let is_root = |lock: &&&RelationLock| {
+            lock.kind == RelationKind::PartitionedTable
+                && named.is_some_and(|name| name.name == lock.relation.name)
+        };
+        let root = self.locks().iter().find(is_root).map(|lock| lock.relation.to_string());
+        let most = known().rev().max_by_key(|changed| changed.rows);
+        (rows, root.or_else(|| Some(most?.relation.to_string())))
     }
 
     /// Returns the names of the tables that the statement copied into new files.

@@ -4,7 +4,9 @@ use plans::{RelationKind, RelationName};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{BrokenStatement, LockMode, ObservedStatement, Prediction, RelationLock, Rewrite, TableScan};
+use crate::{
+    BrokenStatement, ChangedRows, LockMode, ObservedStatement, Prediction, RelationLock, Rewrite, TableScan,
+};
 
 /// Tables that existed before the migration.
 const OLD: [&str; 4] = ["orders", "customers", "events_2", "totals"];
@@ -31,7 +33,11 @@ fn statement(index: usize, sql: &str, facts: &str) -> ReportedStatement {
             "timeout" => observed.lock_timeout = Some(Duration::from_secs(name.parse().unwrap())),
             "transaction" => observed.transaction = name.parse().unwrap(),
             "migration" => reported.migration = Some(name.to_owned()),
-            "tag" => observed.tag = Some(format!("UPDATE {name}")),
+            "changes" => {
+                observed
+                    .changed
+                    .push(ChangedRows { relation: relation("orders"), rows: name.parse().unwrap() });
+            }
             "predicted" => reported.predicted = Some(Prediction { low: 0.0, high: name.parse().unwrap() }),
             "bookkeeping" => reported.is_bookkeeping = true,
             "breaks" => {
@@ -242,7 +248,7 @@ fn backfill_is_an_unbounded_change() {
     ] {
         assert_eq!(anchors(&[(sql, facts)], true), [topics], "{sql}");
     }
-    let many = [("UPDATE orders SET total = 1 WHERE status = 'new'", "RowExclusive orders, tag 20000")];
+    let many = [("UPDATE orders SET total = 1 WHERE status = 'new'", "RowExclusive orders, changes 20000")];
     assert_eq!(anchors(&many, true), ["backfill"]);
     let batch = "UPDATE orders SET total = 1 WHERE id BETWEEN 1 AND 9";
     let facts = "RowExclusive orders, scan orders, transaction 1";

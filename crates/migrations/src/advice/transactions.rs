@@ -8,8 +8,9 @@ use super::cursor::SqlName;
 use super::facts::Facts;
 use crate::{AdviceTopic, LockMode, RelationLock, StatementAdvice};
 
-/// Number of rows that a statement may change in one transaction without advice, whatever its conditions are.
-const BATCH: u64 = 10_000;
+/// Smallest number of rows that a statement doesn't change in one transaction without advice, whatever its conditions
+/// are.
+const MANY: u64 = 10_001;
 
 /// Longest `lock_timeout` that still protects the application.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
@@ -75,11 +76,13 @@ fn backfill(facts: &Facts<'_>) -> Option<StatementAdvice> {
         return None;
     }
     let danger = |table: &str| format!("locks all these rows of {table} until its transaction ends");
+    let named = if let SchemaChange::WriteRows { table, .. } = facts.change() { Some(table) } else { None };
+    if let (MANY.., Some(table)) = facts.changed(named) {
+        return Some(advice(AdviceTopic::Backfill, danger(&table), BATCHES));
+    }
     match facts.change() {
         SchemaChange::WriteRows { table, share } if facts.is_old(table) => {
-            let changed = facts.observed().tag.as_ref().and_then(|tag| tag.rsplit(' ').next()?.parse().ok());
-            let is_unbounded = *share == RowShare::Unbounded && facts.is_long();
-            if is_unbounded || changed.is_some_and(|rows: u64| rows > BATCH) {
+            if *share == RowShare::Unbounded && facts.is_long() {
                 return Some(advice(AdviceTopic::Backfill, danger(&table.name), BATCHES));
             }
             (*share == RowShare::Batch && has_batch_before(facts, table)).then(|| {

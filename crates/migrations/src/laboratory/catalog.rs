@@ -8,7 +8,7 @@ use plans::{RelationKind, RelationName};
 use server::{AdminConnection, Major, Rows, Server, admin_params};
 
 use super::error::{During, LaboratoryError};
-use super::questions::Counters;
+use super::questions::{Counters, HAS_FUNCTIONS, create_functions};
 use super::{ADMIN, TIMEOUT};
 
 /// Maximum wait for a catalog table that a statement has locked.
@@ -29,6 +29,13 @@ pub(super) struct CommittedRelation {
     pub(super) bytes: u64,
     /// Scan counters that sessions have reported so far.
     pub(super) counters: Counters,
+}
+
+/// Numbers of transactions and of their parts, which savepoints and EXCEPTION clauses begin.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Ended {
+    pub(super) committed: u64,
+    pub(super) rolled_back: u64,
 }
 
 /// Relations, keyed by object identifier.
@@ -76,6 +83,41 @@ impl<'a> Catalogs<'a> {
         }
     }
 
+    /// Creates the functions of the questions in a database, if it lacks them. Returns true if it has them.
+    pub(super) fn create_functions(&mut self, database: &str) -> bool {
+        let has_them =
+            |rows: Rows| rows.first().is_some_and(|row| row.first() == Some(&Some("t".to_owned())));
+        if self.query(database, HAS_FUNCTIONS).is_ok_and(has_them) {
+            return true;
+        }
+        let is_created = self.query(database, &create_functions()).is_ok();
+        if !is_created {
+            // Without a ROLLBACK, the session's transaction would stay in its failed state.
+            self.sessions.remove(database);
+        }
+        is_created
+    }
+
+    /// Returns the number of the server's next transaction.
+    pub(super) fn next_transaction(&mut self) -> Result<u64, LaboratoryError> {
+        let rows = self.query(ADMIN, "SELECT pg_snapshot_xmax(pg_current_snapshot())")?;
+        Ok(rows.first().and_then(|row| row.first()?.as_ref()?.parse().ok()).unwrap_or(0))
+    }
+
+    /// Counts the transactions, and the parts of transactions, that committed or were rolled back after
+    /// [`Self::next_transaction`] returned `first`. Leaves out those that changed nothing.
+    pub(super) fn ended_since(&mut self, first: u64) -> Result<Ended, LaboratoryError> {
+        let next = self.next_transaction()?;
+        let sql = format!(
+            "SELECT count(*) FILTER (WHERE status = 'committed'), count(*) FILTER (WHERE status = 'aborted') \
+             FROM (SELECT pg_xact_status(number::text::xid8) AS status \
+             FROM generate_series({first}::bigint, {next}::bigint - 1) number) ended"
+        );
+        let rows = if next > first { self.query(ADMIN, &sql)? } else { Rows::new() };
+        let count = |column: usize| rows.first()?.get(column)?.as_ref()?.parse().ok();
+        Ok(Ended { committed: count(0).unwrap_or(0), rolled_back: count(1).unwrap_or(0) })
+    }
+
     /// Opens an additional session, which the caller owns.
     pub(super) fn open(&self, database: &str) -> Result<AdminConnection, LaboratoryError> {
         open(self.server, self.major, database)
@@ -102,7 +144,8 @@ impl<'a> Catalogs<'a> {
             "SELECT c.oid, n.nspname, c.relname, c.relkind, pg_relation_filenode(c.oid), \
              CASE WHEN c.relkind IN ('r', 'm', 'i') THEN \
              (SELECT size FROM pg_stat_file(pg_relation_filepath(c.oid), true)) END, \
-             pg_stat_get_numscans(c.oid), pg_stat_get_tuples_returned(c.oid), tn.nspname, t.relname \
+             pg_stat_get_numscans(c.oid), pg_stat_get_tuples_returned(c.oid), tn.nspname, t.relname, \
+             pg_stat_get_tuples_updated(c.oid) + pg_stat_get_tuples_deleted(c.oid) \
              FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
              LEFT JOIN pg_index x ON x.indexrelid = c.oid LEFT JOIN pg_class t ON t.oid = x.indrelid \
              LEFT JOIN pg_namespace tn ON tn.oid = t.relnamespace \
@@ -176,7 +219,7 @@ fn relation(row: &[Option<String>]) -> Option<(u32, CommittedRelation)> {
         table: name(8),
         file: text(4).and_then(|file| file.parse().ok()),
         bytes: number(5),
-        counters: Counters { scans: number(6), rows: number(7) },
+        counters: Counters { scans: number(6), rows: number(7), changed: number(10) },
     };
     Some((text(0)?.parse().ok()?, relation))
 }

@@ -6,13 +6,11 @@
 use pgwire::begins_with;
 
 use super::error::LaboratoryError;
-use super::questions::{HELD, SessionState};
+use super::questions::{Question, SessionState};
 use super::repetition::Repetition;
 use super::session::RepeatedSession;
 use crate::RelationLock;
 
-/// Finds out whether any trigger can be deferred, including new triggers.
-const DEFERRABLE: &str = "SELECT 1 FROM pg_catalog.pg_trigger WHERE tgdeferrable LIMIT 1";
 const BEGIN: &str = "SAVEPOINT pgfresh_deferred";
 const RUN: &str = "SET CONSTRAINTS ALL IMMEDIATE";
 const UNDO: [&str; 2] = ["ROLLBACK TO SAVEPOINT pgfresh_deferred", "RELEASE SAVEPOINT pgfresh_deferred"];
@@ -28,14 +26,14 @@ impl Repetition<'_> {
         let Some(before) = open.state.clone().filter(|_| open.is_in_transaction()) else {
             return Ok(Vec::new());
         };
-        if self.ask(open, DEFERRABLE)?.rows.is_empty() {
+        if self.question(open, Question::Deferrable)?.is_empty() {
             return Ok(Vec::new());
         }
         self.ask(open, BEGIN)?;
         let has_failed = self.ask(open, RUN)?.error.is_some();
         let mut locks = Vec::new();
         if !has_failed {
-            let after = SessionState::read(&self.ask(open, HELD)?.rows);
+            let after = SessionState::read(&self.question(open, Question::Held)?);
             // A foreign-key check scans a whole table only if the table is tiny, so its scans say nothing about
             // production. Keep only the locks.
             locks = self.changes(database, &before, &after)?.locks;

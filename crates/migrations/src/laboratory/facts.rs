@@ -3,15 +3,25 @@
 use std::collections::HashMap;
 
 use super::catalog::{CommittedRelation, Relations};
+use super::hidden::HiddenLocks;
 use super::questions::{Counters, RelationState};
-use crate::{LockMode, RelationLock, Rewrite, TableScan};
+use crate::{ChangedRows, LockMode, ObservedStatement, RelationLock, Rewrite, TableScan};
 
-/// Locks, rewrites and scans of a statement.
+/// Locks, rewrites, scans and changed rows of a statement.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Facts {
     pub(super) locks: Vec<RelationLock>,
     pub(super) rewrites: Vec<Rewrite>,
     pub(super) scans: Vec<TableScan>,
+    pub(super) changed: Vec<ChangedRows>,
+}
+
+impl ObservedStatement {
+    /// Replaces the statement's facts.
+    pub(super) fn add_facts(&mut self, facts: Facts) {
+        let Facts { locks, rewrites, scans, changed } = facts;
+        (self.locks, self.rewrites, self.scans, self.changed) = (locks, rewrites, scans, changed);
+    }
 }
 
 /// A relation before and after a statement.
@@ -22,7 +32,7 @@ pub(super) struct Change<'a> {
     pub(super) before: Option<&'a RelationState>,
     /// State after the statement.
     pub(super) after: &'a RelationState,
-    /// Scan counters before the statement.
+    /// Counters before the statement.
     pub(super) counters: Counters,
 }
 
@@ -99,6 +109,19 @@ impl Facts {
         facts
     }
 
+    /// Adds the locks of `hidden` that are stronger than those of the same relation.
+    pub(super) fn add_locks(&mut self, before: &HashMap<u32, RelationState>, hidden: &HiddenLocks) {
+        for lock in Self::of_failed_statement(before, &hidden.relations, &hidden.locks).locks {
+            let known = self.locks.iter().position(|known| known.relation == lock.relation);
+            match known {
+                Some(at) if self.locks[at].mode >= lock.mode => {}
+                Some(at) => self.locks[at] = lock,
+                None => self.locks.push(lock),
+            }
+        }
+        self.locks.sort();
+    }
+
     fn add(&mut self, change: &Change<'_>) {
         let Change { committed, before, after, counters } = change;
         let held = before.map_or(&[][..], |before| &before.modes);
@@ -129,6 +152,10 @@ impl Facts {
         if matches!(committed.letter, 'r' | 'm') && scans + rows > 0 {
             self.scans.push(TableScan { relation: committed.name.clone(), scans, rows });
         }
+        let rows = after.counters.changed.saturating_sub(counters.changed);
+        if committed.letter == 'r' && rows > 0 {
+            self.changed.push(ChangedRows { relation: committed.name.clone(), rows });
+        }
     }
 
     /// Sorts the facts. Leaves out scans of emptied tables, because TRUNCATE scans an emptied table once for each
@@ -136,6 +163,7 @@ impl Facts {
     fn finish(&mut self) {
         self.locks.sort();
         self.scans.sort();
+        self.changed.sort();
         let emptied: Vec<_> =
             self.rewrites.iter().filter(|one| one.is_emptied).map(|one| one.relation.clone()).collect();
         for rewrite in &mut self.rewrites {
@@ -204,7 +232,7 @@ mod tests {
         RelationState {
             modes: modes.to_vec(),
             file: Some(file),
-            counters: Counters { scans, rows: 10 * scans },
+            counters: Counters { scans, rows: 10 * scans, changed: 3 * scans },
             bytes,
             name: None,
         }
@@ -245,7 +273,7 @@ mod tests {
     #[test]
     fn files_and_counters_are_compared() {
         let committed = Relations::from([(1, table(5, 8192))]);
-        let counters = HashMap::from([(1, Counters { scans: 1, rows: 10 })]);
+        let counters = HashMap::from([(1, Counters { scans: 1, rows: 10, changed: 3 })]);
         // The facts don't include scans of an emptied table.
         for (bytes, is_emptied, scans) in [(0, true, &[][..]), (8192, false, &[(2, 20)])] {
             let after = HashMap::from([(1, state(&[], 6, 3, bytes)), (2, state(&[], 9, 1, 0))]);
@@ -253,6 +281,7 @@ mod tests {
             assert_eq!(facts.rewrites[0].is_emptied, is_emptied);
             let found: Vec<_> = facts.scans.iter().map(|scan| (scan.scans, scan.rows)).collect();
             assert_eq!(found, scans);
+            assert_eq!(facts.changed[0].rows, 6);
         }
     }
 }

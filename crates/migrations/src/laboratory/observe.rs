@@ -11,11 +11,13 @@ use super::answer::Answer;
 use super::bystander::{Bystander, Target};
 use super::catalog::Relations;
 use super::class::StatementClass;
+use super::code::Code;
 use super::deferred::keeps_changes;
 use super::error::LaboratoryError;
 use super::facts::Facts;
+use super::hidden::{HiddenLocks, never_waits};
 use super::progress::{Expected, Progress, Statement, is_refused, needs_transaction};
-use super::questions::{COUNTERS, Counters, HELD, RelationState, SessionState};
+use super::questions::{Counters, Question, RelationState, SessionState};
 use super::repetition::{Repetition, shortened};
 use super::requests::Request;
 use super::session::{Exchange, RepeatedSession};
@@ -49,22 +51,37 @@ impl Repetition<'_> {
             return self.observe_alone(open, statement, parts, progress, observed);
         }
         if open.is_in_transaction() && statement.class == StatementClass::Ordinary && open.state.is_none() {
-            let mut state = SessionState::read(&self.ask(open, COUNTERS)?.rows);
+            let mut state = SessionState::read(&self.question(open, Question::Counters)?);
             if !(is_idle && open.is_wrapped) {
                 // The transaction may already hold locks, for example after ROLLBACK TO.
-                state.relations.extend(SessionState::read(&self.ask(open, HELD)?.rows).relations);
+                state.relations.extend(SessionState::read(&self.question(open, Question::Held)?).relations);
             }
             open.state = Some(state);
         }
         let before = open.state.clone();
-        observed.lock_timeout = before.as_ref().and_then(|state| state.lock_timeout);
+        let code = match statement.class {
+            StatementClass::Ordinary if before.is_some() => self.code_of(open, &statement.sql)?,
+            _ => Code::default(),
+        };
+        observed.lock_timeout = before.as_ref().and_then(|state| code.lock_timeout(state.lock_timeout));
+        if never_waits(&statement.sql) {
+            observed.lock_timeout = Some(Duration::ZERO);
+        }
         if matches!(statement.class, StatementClass::End { .. }) && keeps_changes(&statement.sql) {
             observed.locks = self.locks_of_deferred(open, progress.database)?;
         }
         let fails = matches!(progress.expected(), Expected::Error(_));
+        let first = self.catalogs.next_transaction()?;
+        let mut hidden = None;
         let answer = match &before {
             Some(before) if fails && statement.class == StatementClass::Ordinary => {
                 self.observe_failing(open, statement, parts, progress, (before, observed))?
+            }
+            Some(before) if code.may_roll_back() => {
+                let (answer, locks) =
+                    self.observe_hidden(open, statement, parts, progress, (before, &code))?;
+                hidden = Some(locks);
+                answer
             }
             _ => self.exchange(open, statement, parts, progress)?,
         };
@@ -81,26 +98,44 @@ impl Repetition<'_> {
             open.is_wrapped = false;
         }
         if open.is_in_transaction() && answer.error.is_none() {
-            self.look(open, statement, before, progress, observed)?;
+            let is_watched = fails || hidden.is_some() || statement.class != StatementClass::Ordinary;
+            if !is_watched && self.catalogs.ended_since(first)?.rolled_back > 0 {
+                let statement = shortened(&statement.sql);
+                self.records.note(format!(
+                    "locks of \"{statement}\" that it released, because it rolled a part back"
+                ));
+            }
+            self.look(open, statement, before, (progress, hidden), observed)?;
         }
         Ok(answer)
     }
 
-    /// Reads the session's locks after a statement and derives the statement's facts from them.
+    /// Reads the session's locks after a statement and derives the statement's facts from them. `hidden` are the locks
+    /// that other sessions observed.
     fn look(
         &mut self,
         open: &mut RepeatedSession,
         statement: &Statement,
         before: Option<SessionState>,
-        progress: &Progress<'_>,
+        (progress, hidden): (&Progress<'_>, Option<HiddenLocks>),
         observed: &mut ObservedStatement,
     ) -> Result<(), LaboratoryError> {
         // Without an earlier state, don't ask: a question would take a snapshot, and PostgreSQL then refuses SET
         // TRANSACTION.
         let Some(before) = before else { return Ok(()) };
-        let after = SessionState::read(&self.ask(open, HELD)?.rows);
+        let mut after = SessionState::read(&self.question(open, Question::Held)?);
+        if hidden.is_some() {
+            self.restore_lock_timeout(open, &before, &mut after)?;
+            // The counters of a part that was rolled back stay, but its locks are gone.
+            let mut all = SessionState::read(&self.question(open, Question::Counters)?).relations;
+            all.extend(std::mem::take(&mut after.relations));
+            after.relations = all;
+        }
         if statement.class == StatementClass::Ordinary {
             let mut facts = self.changes(progress.database, &before, &after)?;
+            if let Some(hidden) = hidden {
+                facts.add_locks(&before.relations, &hidden);
+            }
             if observed.sql.get(..8).is_some_and(|word| word.eq_ignore_ascii_case("truncate")) {
                 facts.mark_emptied();
             }
@@ -109,7 +144,7 @@ impl Repetition<'_> {
                 // statements, rows without a new scan don't count.
                 facts.scans.retain(|scan| scan.scans > 0);
             }
-            (observed.locks, observed.rewrites, observed.scans) = (facts.locks, facts.rewrites, facts.scans);
+            observed.add_facts(facts);
         }
         // Keep the relations from before: their counters stay valid even when a rollback to a savepoint releases their
         // locks.
@@ -172,8 +207,10 @@ impl Repetition<'_> {
         observed: &mut ObservedStatement,
     ) -> Result<Answer, LaboratoryError> {
         observed.is_outside_transactions = true;
-        let settings = self.ask(open, "SELECT NULL, pg_catalog.current_setting('lock_timeout')")?;
-        observed.lock_timeout = SessionState::read(&settings.rows).lock_timeout;
+        // The question also makes the server count rows.
+        let settings = self.question(open, Question::Counters)?;
+        let session = SessionState::read(&settings).lock_timeout;
+        observed.lock_timeout = self.code_of(open, &statement.sql)?.lock_timeout(session);
         if let StatementClass::Outside { is_of_database: true } = statement.class {
             self.catalogs.close();
             return self.exchange(open, statement, parts, progress);
@@ -186,7 +223,8 @@ impl Repetition<'_> {
         let held = &HashMap::new();
         let target = Target { database, pid: open.pid, held, opens_early: is_vacuum };
         let mut bystander = Bystander::new(&mut self.catalogs, &target, &tables, &before)?;
-        let timeouts = settings.rows.first().and_then(|row| row.get(1)?.clone());
+        let timeouts = settings.first().and_then(|row| row.get(1)?.clone());
+        let first = self.catalogs.next_transaction()?;
         // Waiting for a trap must not count against the client's timeout, so turn it off until the statement ends.
         self.set_lock_timeout(open, "0")?;
         let mut watch = self.watch(open.pid, progress.limit());
@@ -208,8 +246,12 @@ impl Repetition<'_> {
             self.settle(open)?;
         }
         let after = self.catalogs.all(database)?;
-        let facts = Facts::of_lone_statement(&before, &after, &locks);
-        (observed.locks, observed.rewrites, observed.scans) = (facts.locks, facts.rewrites, facts.scans);
+        let transactions = self.catalogs.ended_since(first)?.committed.max(1);
+        let mut facts = Facts::of_lone_statement(&before, &after, &locks);
+        for changed in &mut facts.changed {
+            changed.rows /= transactions;
+        }
+        observed.add_facts(facts);
         Ok(answer)
     }
 
@@ -219,14 +261,14 @@ impl Repetition<'_> {
         value: &str,
     ) -> Result<(), LaboratoryError> {
         let sql = format!("SELECT pg_catalog.set_config('lock_timeout', {}, false)", literal(value));
-        self.ask(open, &sql)?;
+        self.answer(open, &sql)?;
         Ok(())
     }
 
     /// Makes the session report its counters, so that other sessions see them.
     fn settle(&mut self, open: &mut RepeatedSession) -> Result<(), LaboratoryError> {
         if self.catalogs.can_force_counters() {
-            self.ask(open, "SELECT pg_catalog.pg_stat_force_next_flush()")?;
+            self.answer(open, "SELECT pg_catalog.pg_stat_force_next_flush()")?;
         } else {
             thread::sleep(COUNTERS_DELAY);
             self.ask(open, "SELECT 1")?;
@@ -261,7 +303,7 @@ impl Repetition<'_> {
                 format!("SELECT pg_catalog.to_regclass({})::pg_catalog.oid::pg_catalog.text", literal(&name))
             })
             .collect();
-        let rows = self.ask(open, &resolved.join(" UNION "))?.rows;
+        let rows = self.answer(open, &resolved.join(" UNION "))?;
         let named: Vec<u32> =
             rows.into_iter().flatten().flatten().filter_map(|oid| oid.parse().ok()).collect();
         self.catalogs.tables_near(database, &named)

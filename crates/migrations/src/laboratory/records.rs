@@ -68,6 +68,7 @@ impl Records {
         (statement.tag, statement.error) = (rest.tag, rest.error);
         statement.is_unfinished = rest.is_unfinished;
         statement.locks.extend(rest.locks);
+        statement.changed.extend(rest.changed);
         for more in rest.scans {
             match statement.scans.iter_mut().find(|scan| scan.relation == more.relation) {
                 Some(scan) => {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use pgwire::SessionTranscript;
-use server::Server;
+use server::{Rows, Server};
 
 use super::answer::Answer;
 use super::catalog::Catalogs;
@@ -12,6 +12,7 @@ use super::class::StatementClass;
 use super::error::LaboratoryError;
 use super::events::{Event, events};
 use super::progress::{Expected, LIMIT, Progress, Statement};
+use super::questions::Question;
 use super::records::Records;
 use super::requests::{Request, Unit};
 use super::session::RepeatedSession;
@@ -85,7 +86,8 @@ impl<'a> Repetition<'a> {
 
     fn open(&mut self, session: usize) {
         let transcript = &self.transcripts[session];
-        match RepeatedSession::open(&self.catalogs.socket_directory(), transcript) {
+        let has_functions = self.catalogs.create_functions(&transcript.database);
+        match RepeatedSession::open(&self.catalogs.socket_directory(), transcript, has_functions) {
             Ok(open) => self.sessions[session] = Some(open),
             Err(error) => self.records.note(format!(
                 "session {} in the database \"{}\": {error}",
@@ -120,6 +122,25 @@ impl<'a> Repetition<'a> {
         let mut watch = self.watch(open.pid, LIMIT);
         let catalogs = &mut self.catalogs;
         open.ask(sql, &mut |elapsed| watch.tick(elapsed, catalogs))
+    }
+
+    /// Asks a question in a repeated session. If the server refuses it, the session keeps the error.
+    pub(super) fn question(
+        &mut self,
+        open: &mut RepeatedSession,
+        question: Question,
+    ) -> Result<Rows, LaboratoryError> {
+        let sql = open.sql_of(question);
+        self.answer(open, &sql)
+    }
+
+    /// Like [`Self::question`], for SQL that is no [`Question`].
+    pub(super) fn answer(&mut self, open: &mut RepeatedSession, sql: &str) -> Result<Rows, LaboratoryError> {
+        let answer = self.ask(open, sql)?;
+        if let Some(error) = answer.error {
+            open.refusal.get_or_insert(error.message);
+        }
+        Ok(answer.rows)
     }
 
     /// Returns the limits for an exchange with the session whose pid is `pid`.
@@ -178,9 +199,12 @@ impl<'a> Repetition<'a> {
             let answer = self.observe(open, statement, parts, progress, &mut observed)?;
             self.compare(open, &expected, &answer, statement)?;
             progress.has_failed |= answer.error.is_some();
-            if let Some(error) = answer.error.filter(|_| has_facts && has_succeeded) {
-                observed.unobserved = Some(error.message);
+            let error = answer.error.filter(|_| has_succeeded).map(|error| error.message);
+            let refusal = open.refusal.take();
+            if let Some(cause) = refusal.as_ref().filter(|_| has_facts) {
+                self.records.note(format!("facts of \"{}\": {cause}", shortened(&statement.sql)));
             }
+            observed.unobserved = refusal.or(error).filter(|_| has_facts);
         }
         match &expected {
             Expected::Tag(tag) => {
@@ -263,7 +287,8 @@ impl<'a> Repetition<'a> {
             }
             _ => None,
         };
-        let Some(difference) = difference else { return Ok(()) };
+        // After a refused question, the difference has no other cause.
+        let Some(difference) = difference.filter(|_| open.refusal.is_none()) else { return Ok(()) };
         let got = match (&answer.error, answer.tags.first()) {
             (Some(error), _) => format!("the error \"{}\"", error.message),
             (None, Some(tag)) => format!("\"{tag}\""),

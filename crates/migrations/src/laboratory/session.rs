@@ -9,7 +9,7 @@ use server::SessionError;
 
 use super::answer::{Answer, Next};
 use super::error::{During, LaboratoryError};
-use super::questions::SessionState;
+use super::questions::{Question, SessionState};
 use super::requests::ClientNames;
 use super::wire::Wire;
 
@@ -60,17 +60,40 @@ pub(super) struct RepeatedSession {
     pub(super) portals: HashMap<Vec<u8>, usize>,
     /// Locks and counters after the last statement. `None` before the first statement of a transaction.
     pub(super) state: Option<SessionState>,
+    /// Whether the session's database has the functions of the questions.
+    pub(super) has_functions: bool,
+    /// The first error of a question about the current statement. `None` if the server answered all questions.
+    pub(super) refusal: Option<String>,
 }
 
 impl RepeatedSession {
-    /// Starts a session with the transcript's startup parameters.
-    pub(super) fn open(folder: &Path, transcript: &SessionTranscript) -> Result<Self, SessionError> {
+    /// Starts a session with the transcript's startup parameters. `has_functions` means that its database has the
+    /// functions of the questions.
+    pub(super) fn open(
+        folder: &Path,
+        transcript: &SessionTranscript,
+        has_functions: bool,
+    ) -> Result<Self, SessionError> {
         let parameters = transcript.parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        let (wire, pid) = Wire::connect(folder, &StartupParams::new(parameters), &transcript.database)?;
+        let question = Question::Pid.sql(has_functions);
+        let (wire, pid) =
+            Wire::connect(folder, &StartupParams::new(parameters), &transcript.database, &question)?;
         let names = ClientNames::default();
         let (is_wrapped, is_lost, is_over) = (false, false, false);
-        let portals = HashMap::new();
-        Ok(Self { wire, pid, names, status: b'I', is_wrapped, is_lost, is_over, portals, state: None })
+        let (portals, state, refusal) = (HashMap::new(), None, None);
+        Ok(Self {
+            wire,
+            pid,
+            names,
+            status: b'I',
+            is_wrapped,
+            is_lost,
+            is_over,
+            portals,
+            state,
+            has_functions,
+            refusal,
+        })
     }
 
     /// Returns true if a transaction is open and hasn't failed.
@@ -142,6 +165,11 @@ impl RepeatedSession {
             }
         }
         Ok(())
+    }
+
+    /// Returns the SQL of a question.
+    pub(super) fn sql_of(&self, question: Question) -> String {
+        question.sql(self.has_functions)
     }
 
     /// Runs SQL of the laboratory without affecting the client's unnamed statement and portal.

@@ -20,14 +20,15 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    /// Starts a session. Returns it and its backend's pid.
+    /// Starts a session. Returns it and its backend's pid, which the query `pid` returns.
     pub(super) fn connect(
         folder: &Path,
         params: &StartupParams,
         database: &str,
+        pid: &str,
     ) -> Result<(Self, u32), SessionError> {
         let mut session = AdminConnection::open_with(folder, params, database, TIMEOUT)?;
-        let rows = session.query("SELECT pg_catalog.pg_backend_pid()")?;
+        let rows = session.query(pid)?;
         let pid = rows.first().and_then(|row| row.first()?.as_ref()?.parse().ok()).unwrap_or(0);
         let stream = session.release()?;
         stream.set_write_timeout(Some(TIMEOUT)).map_err(io_error("bound the wait for the server"))?;

@@ -61,6 +61,8 @@ fn statement_to_json(statement: &ReportedStatement, file: Option<&str>) -> Value
         .scans
         .iter()
         .map(|scan| json!({ "relation": scan.relation.full_name(), "scans": scan.scans, "rows": scan.rows }));
+    let changed = observed.changed.iter();
+    let changed = changed.map(|one| json!({ "relation": one.relation.full_name(), "rows": one.rows }));
     let advice = statement.advice.iter().map(|advice| {
         json!({
             "topic": advice.topic.anchor(), "danger": advice.danger, "instead": advice.instead,
@@ -77,7 +79,7 @@ fn statement_to_json(statement: &ReportedStatement, file: Option<&str>) -> Value
         "rewrites": rewrites.collect::<Vec<_>>(), "scans": scans.collect::<Vec<_>>(), "seconds": observed.seconds,
         "held_seconds": observed.held_seconds,
         "lock_timeout": observed.lock_timeout.map(|timeout| timeout.as_secs_f64()),
-        "unobserved": observed.unobserved,
+        "changed": changed.collect::<Vec<_>>(), "unobserved": observed.unobserved,
         "predicted": statement.predicted.map(range), "predicted_held": statement.predicted_held.map(range),
         "blocks": statement.blocks.iter().map(blocked).collect::<Vec<_>>(),
         "breaks": statement.breaks.iter().map(broken).collect::<Vec<_>>(),

@@ -125,8 +125,15 @@ pub(super) fn effects(observed: &ObservedStatement) -> String {
         (false, ..) => phrases.join("; "),
         (true, Some(failure), _) => failure,
         (true, None, Some(cause)) => format!("its locks, rewrites and scans are unknown: {cause}"),
-        (true, None, None) => "nothing waits for it".to_owned(),
+        (true, None, None) => changes(observed).unwrap_or_else(|| "nothing waits for it".to_owned()),
     }
+}
+
+/// Returns a phrase that counts the changed rows, such as `changes 19 k rows of orders`. `None` if there are none.
+fn changes(observed: &ObservedStatement) -> Option<String> {
+    let count = observed.changed.iter().map(|changed| report::as_f64(changed.rows)).sum();
+    let tables = observed.changed.iter().map(|changed| &changed.relation);
+    (count > 0.0).then(|| format!("changes {} of {}", rows(count), names(tables)))
 }
 
 /// Returns a sentence without a full stop if the statement failed or didn't end.
@@ -261,7 +268,8 @@ impl ReportedStatement {
         self.is_bookkeeping || (self.is_about_session() && self.is_quiet())
     }
 
-    /// Returns true if the statement may only control a session or a transaction, such as COMMIT, SET, or SELECT.
+    /// Returns true if the statement may only control a session or a transaction, such as COMMIT or SET, or
+    /// only reads rows. A SELECT may call a function that writes.
     pub(super) fn is_about_session(&self) -> bool {
         let Some(tag) = &self.observed.tag else { return false };
         let verbs = [
@@ -281,9 +289,9 @@ impl ReportedStatement {
             "LISTEN",
             "UNLISTEN",
             "NOTIFY",
-            "DO",
         ];
-        verbs.contains(&tag.split(' ').next().unwrap_or_default())
+        let writes = self.observed.locks.iter().any(|lock| lock.mode >= LockMode::RowExclusive);
+        !writes && verbs.contains(&tag.split(' ').next().unwrap_or_default())
     }
 }
 

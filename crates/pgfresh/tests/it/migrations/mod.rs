@@ -4,7 +4,9 @@
 mod advice;
 mod advice_cases;
 mod blocking;
+mod blocks;
 mod breaking;
+mod changed_rows;
 mod derailing;
 mod locks;
 mod needs;
@@ -12,6 +14,7 @@ mod observing;
 mod page;
 mod page_check;
 mod prediction;
+mod privileges;
 mod recording;
 mod script;
 mod sessions;

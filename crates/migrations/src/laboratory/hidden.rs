@@ -1,0 +1,95 @@
+//! Observes the locks of a block that rolls a part of its work back. PostgreSQL releases the locks of that part before
+//! the block ends, so other sessions observe them.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use pgwire::begins_with;
+use server::literal;
+
+use super::answer::Answer;
+use super::bystander::{Bystander, Target};
+use super::catalog::Relations;
+use super::code::Code;
+use super::error::LaboratoryError;
+use super::progress::{Progress, Statement};
+use super::questions::SessionState;
+use super::repetition::{Repetition, shortened};
+use super::requests::Request;
+use super::session::{Exchange, RepeatedSession};
+use crate::LockMode;
+use crate::sql_text::tokens;
+
+/// Locks of a statement that other sessions observed.
+#[derive(Debug)]
+pub(super) struct HiddenLocks {
+    pub(super) relations: Relations,
+    /// Lock modes, keyed by the relation's object identifier.
+    pub(super) locks: HashMap<u32, Vec<LockMode>>,
+}
+
+impl Repetition<'_> {
+    /// Runs a statement whose code may roll a part of its work back. `before` is the state of its transaction.
+    pub(super) fn observe_hidden(
+        &mut self,
+        open: &mut RepeatedSession,
+        statement: &Statement,
+        parts: &mut Request,
+        progress: &Progress<'_>,
+        (before, code): (&SessionState, &Code),
+    ) -> Result<(Answer, HiddenLocks), LaboratoryError> {
+        let database = progress.database;
+        let relations = self.catalogs.all(database)?;
+        let text: Vec<_> = code.texts().chain([statement.sql.as_str()]).collect();
+        let tables = if code.is_dynamic() {
+            Self::all_tables(&relations)
+        } else {
+            self.tables_named_in(open, &text.join(" "), database)?
+        };
+        let target = Target { database, pid: open.pid, held: &before.relations, opens_early: false };
+        let mut bystander = Bystander::new(&mut self.catalogs, &target, &tables, &relations)?;
+        // Waiting for a trap must not count against the client's timeout.
+        self.set_local_lock_timeout(open, "0")?;
+        let exchange = Exchange { tick: Duration::from_millis(1), ..Self::exchange_of(statement) };
+        let mut watch = self.watch(open.pid, progress.limit());
+        let catalogs = &mut self.catalogs;
+        let answer = open.exchange(&exchange, &mut parts.copies, &mut |elapsed| {
+            bystander.look(catalogs)?;
+            watch.tick(elapsed, catalogs)
+        })?;
+        if bystander.is_incomplete {
+            let statement = shortened(&statement.sql);
+            self.records.note(format!("some locks of \"{statement}\", which may roll a part back"));
+        }
+        Ok((answer, HiddenLocks { relations, locks: bystander.finish() }))
+    }
+
+    /// Restores the `lock_timeout` from before the statement, unless the statement set another one.
+    pub(super) fn restore_lock_timeout(
+        &mut self,
+        open: &mut RepeatedSession,
+        before: &SessionState,
+        after: &mut SessionState,
+    ) -> Result<(), LaboratoryError> {
+        if let (Some(timeout), None) = (before.lock_timeout, after.lock_timeout) {
+            self.set_local_lock_timeout(open, &format!("{}ms", timeout.as_millis()))?;
+            after.lock_timeout = Some(timeout);
+        }
+        Ok(())
+    }
+
+    fn set_local_lock_timeout(
+        &mut self,
+        open: &mut RepeatedSession,
+        value: &str,
+    ) -> Result<(), LaboratoryError> {
+        let sql = format!("SELECT pg_catalog.set_config('lock_timeout', {}, true)", literal(value));
+        self.answer(open, &sql)?;
+        Ok(())
+    }
+}
+
+/// Returns true for `LOCK TABLE … NOWAIT`, which fails instead of waiting.
+pub(super) fn never_waits(sql: &str) -> bool {
+    begins_with(sql, &["lock"]) && tokens(sql).iter().any(|token| token.is_word(b"nowait"))
+}
