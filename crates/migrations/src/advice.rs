@@ -18,10 +18,11 @@ mod transactions;
 
 use std::collections::HashSet;
 
-use crate::{AdviceTopic, RelationLock, RelationSize, ReportedStatement, StatementAdvice};
+use crate::{AdviceTopic, RelationLock, RelationSize, ReportedStatement, StatementAdvice, sql_text};
 use change::SchemaChange;
 use facts::Facts;
 use old_relations::OldRelations;
+use table_action::TableAction;
 
 const REWRITE: &str = "build a new table or column beside it, copy in batches, then swap the names";
 const COMPACT: &str = "an ordinary VACUUM, or the extension pg_repack";
@@ -59,6 +60,36 @@ pub fn advise(
         }
     }
     all
+}
+
+/// Returns what the facts of a migration assume about production, one sentence each.
+///
+/// PostgreSQL rewrites a table to convert between `timestamp` and `timestamptz`, unless the session's time zone is UTC.
+#[must_use]
+pub fn fact_assumptions(statements: &[ReportedStatement]) -> Vec<String> {
+    let is_conversion = |statement: &&ReportedStatement| {
+        let observed = &statement.observed;
+        let SchemaChange::AlterTable { actions, .. } = SchemaChange::read(&observed.sql) else {
+            return false;
+        };
+        let tokens = sql_text::tokens(&observed.sql);
+        let is_type =
+            |token: &pgwire::Token<'_>| token.is_word(b"timestamp") || token.is_word(b"timestamptz");
+        actions.contains(&TableAction::ChangeType)
+            && tokens.iter().any(is_type)
+            && observed.rewrites.is_empty()
+            && !observed.locks.is_empty()
+    };
+    let ours =
+        statements.iter().filter(|statement| !statement.is_bookkeeping && statement.observed.tag.is_some());
+    let sentence = |statement: &ReportedStatement| {
+        format!(
+            "The time zone of \"{}\" is UTC in production, too. In another one, PostgreSQL rewrites the table to convert \
+             between timestamp and timestamptz.",
+            ::report::cut(&statement.observed.sql, 70)
+        )
+    };
+    ours.filter(is_conversion).map(sentence).collect()
 }
 
 fn advise_statement(facts: &Facts<'_>, is_first: bool) -> Vec<StatementAdvice> {

@@ -21,7 +21,7 @@ mod speeds;
 mod sql_text;
 pub mod suite;
 
-pub use advice::advise;
+pub use advice::{advise, fact_assumptions};
 pub use advice_topic::AdviceTopic;
 pub use attribution::{MigrationFiles, StatementOrigin, attribute, is_migration_file, tables_of_tools};
 pub use budget::MigrationBudget;

@@ -47,6 +47,8 @@ pub struct ObservedStatement {
     /// Seconds that this statement's locks were held in the tool's own run, from its request to the end of its
     /// transaction.
     pub held_seconds: f64,
+    /// Whether a later ROLLBACK TO released the statement's locks before the transaction ended.
+    pub is_rolled_back: bool,
     /// Locks that this statement took on relations from before the transaction. Leaves out a lock if the transaction
     /// already held the same or a stronger mode on the relation. Contains only the strongest mode for each relation,
     /// and is sorted by relation.

@@ -60,6 +60,11 @@ pub(super) enum SchemaChange {
         if_not_exists: bool,
     },
     DropExtension,
+    RenameSchema {
+        schema: String,
+    },
+    /// DROP SCHEMA, TYPE or DOMAIN with CASCADE.
+    DropCascade,
     WriteRows {
         table: SqlName,
         share: RowShare,
@@ -96,6 +101,11 @@ impl SchemaChange {
         };
         change.unwrap_or(Self::Other)
     }
+
+    /// Reads the changes that a DO block makes. Empty for other statements, and for SQL that the block runs with EXECUTE.
+    pub(super) fn read_block(sql: &str) -> Vec<Self> {
+        changes_in(sql)
+    }
 }
 
 fn alter(mut cursor: Cursor<'_>) -> Option<SchemaChange> {
@@ -108,6 +118,10 @@ fn alter(mut cursor: Cursor<'_>) -> Option<SchemaChange> {
     }
     if cursor.skip("domain") {
         return Some(SchemaChange::AlterDomain);
+    }
+    if cursor.skip("schema") {
+        let schema = cursor.identifier()?;
+        return cursor.is_at("rename to").then_some(SchemaChange::RenameSchema { schema });
     }
     if cursor.skip("type") {
         cursor.name()?;
@@ -158,6 +172,9 @@ fn drop(mut cursor: Cursor<'_>) -> Option<SchemaChange> {
     if cursor.skip("extension") {
         return Some(SchemaChange::DropExtension);
     }
+    if cursor.skip("schema") || cursor.skip("type") || cursor.skip("domain") {
+        return cursor.has("cascade").then_some(SchemaChange::DropCascade);
+    }
     if cursor.skip("table") {
         cursor.skip("if exists");
         return Some(SchemaChange::DropTables { names: cursor.names() });
@@ -206,16 +223,50 @@ fn other(mut cursor: Cursor<'_>) -> Option<SchemaChange> {
 
 /// Returns true if the quoted body of a DO block contains an UPDATE or DELETE, but no COMMIT.
 fn writes_in_one_transaction(body: &Token<'_>) -> bool {
+    let body = unquoted(body);
+    let tokens = tokens(&body);
+    let has = |word: &[u8]| tokens.iter().any(|token| token.is_word(word));
+    (has(b"update") || has(b"delete")) && !has(b"commit")
+}
+
+/// Returns the text of a quoted body.
+fn unquoted(body: &Token<'_>) -> String {
     let body = String::from_utf8_lossy(body.text);
     let body = body.trim_start_matches(|sign| sign != '$' && sign != '\'');
     let quote = body.find(['$', '\'']).map_or(0, |at| {
         let is_dollar = body[at..].starts_with('$');
         if is_dollar { body[at + 1..].find('$').map_or(1, |end| end + 2) } else { 1 }
     });
-    let inner = body.get(quote..body.len().saturating_sub(quote)).unwrap_or_default();
-    let tokens = tokens(inner);
-    let has = |word: &[u8]| tokens.iter().any(|token| token.is_word(word));
-    (has(b"update") || has(b"delete")) && !has(b"commit")
+    body.get(quote..body.len().saturating_sub(quote)).unwrap_or_default().to_owned()
+}
+
+/// Returns the changes of the ALTER, CREATE and DROP statements in a DO block. Leaves out SQL that EXECUTE runs.
+fn changes_in(sql: &str) -> Vec<SchemaChange> {
+    let all = tokens(sql);
+    let is_block = all.first().is_some_and(|first| first.is_word(b"do"));
+    let Some(body) = all.iter().find(|token| token.kind == TokenKind::Text).filter(|_| is_block) else {
+        return Vec::new();
+    };
+    let body = unquoted(body);
+    let tokens = tokens(&body);
+    let is_start = |at: usize| {
+        let starts: [&[u8]; 4] = [b"begin", b"then", b"else", b"loop"];
+        at.checked_sub(1)
+            .and_then(|before| tokens.get(before))
+            .is_some_and(|before| before.is_sign(b';') || starts.iter().any(|word| before.is_word(word)))
+    };
+    let changes = (0..tokens.len()).filter(|at| is_start(*at)).filter_map(|at| {
+        let end = tokens[at..].iter().position(|token| token.is_sign(b';'))?;
+        let mut cursor = Cursor::new(&tokens[at..at + end]);
+        if cursor.skip("alter") {
+            alter(cursor)
+        } else if cursor.skip("create") {
+            create(cursor)
+        } else {
+            cursor.skip("drop").then(|| drop(cursor)).flatten()
+        }
+    });
+    changes.collect()
 }
 
 /// Estimates the share from the conditions of an UPDATE or DELETE. A comparison with a column, as in a join, doesn't

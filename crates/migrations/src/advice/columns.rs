@@ -1,5 +1,7 @@
 //! Contains the rules for changes of columns and constraints.
 
+use plans::RelationKind;
+
 use super::advice;
 use super::facts::{Facts, sql_name};
 use super::table_action::{AddedColumn, AddedConstraint, ConstraintKind, TableAction};
@@ -16,6 +18,8 @@ const CHECK_COLUMN: &str =
 const UNIQUE: &str = "CREATE UNIQUE INDEX CONCURRENTLY, then ADD CONSTRAINT … UNIQUE USING INDEX";
 const PRIMARY_KEY: &str =
     "CREATE UNIQUE INDEX CONCURRENTLY and a proven NOT NULL, then ADD CONSTRAINT … PRIMARY KEY USING INDEX";
+const UNIQUE_PARTITIONS: &str = "ADD CONSTRAINT to ONLY the parent, on each partition CREATE UNIQUE INDEX CONCURRENTLY \
+     and ADD CONSTRAINT … USING INDEX, then ALTER INDEX … ATTACH PARTITION";
 const PROVEN: &str = "make its columns NOT NULL first, with a validated CHECK as proof";
 const EXCLUSION: &str = "no way without blocking: plan a maintenance window, or check in a trigger";
 const MEND: &str = "change those rows first";
@@ -59,6 +63,12 @@ fn work(topic: AdviceTopic) -> &'static str {
     }
 }
 
+/// Returns the way to a unique constraint. PostgreSQL refuses `usual` for partitioned tables.
+fn unique(facts: &Facts<'_>, usual: &'static str) -> &'static str {
+    let is_partitioned = facts.locks().iter().any(|lock| lock.kind == RelationKind::PartitionedTable);
+    if is_partitioned { UNIQUE_PARTITIONS } else { usual }
+}
+
 type Long<'a> = &'a dyn Fn(AdviceTopic, &str) -> Vec<StatementAdvice>;
 
 fn added_column(facts: &Facts<'_>, column: &AddedColumn, long: Long<'_>) -> Vec<StatementAdvice> {
@@ -78,9 +88,9 @@ fn added_column(facts: &Facts<'_>, column: &AddedColumn, long: Long<'_>) -> Vec<
         };
     }
     if column.is_primary_key {
-        long(AdviceTopic::PrimaryKey, PRIMARY_KEY)
+        long(AdviceTopic::PrimaryKey, unique(facts, PRIMARY_KEY))
     } else if column.is_unique {
-        long(AdviceTopic::UniqueConstraint, UNIQUE)
+        long(AdviceTopic::UniqueConstraint, unique(facts, UNIQUE))
     } else if column.has_check {
         long(AdviceTopic::CheckConstraint, CHECK_COLUMN)
     } else if column.has_reference {
@@ -92,7 +102,12 @@ fn added_column(facts: &Facts<'_>, column: &AddedColumn, long: Long<'_>) -> Vec<
 
 fn added_constraint(facts: &Facts<'_>, constraint: &AddedConstraint, long: Long<'_>) -> Vec<StatementAdvice> {
     if constraint.is_not_valid {
-        return Vec::new();
+        let topic = match constraint.kind {
+            ConstraintKind::ForeignKey => AdviceTopic::ForeignKey,
+            ConstraintKind::NotNull => AdviceTopic::NotNull,
+            _ => AdviceTopic::CheckConstraint,
+        };
+        return if facts.validates() { long(topic, CHECK) } else { Vec::new() };
     }
     if constraint.uses_index {
         let danger = facts.danger_of("reads all rows to find nulls");
@@ -102,8 +117,8 @@ fn added_constraint(facts: &Facts<'_>, constraint: &AddedConstraint, long: Long<
     match constraint.kind {
         ConstraintKind::Check => long(AdviceTopic::CheckConstraint, CHECK),
         ConstraintKind::NotNull => long(AdviceTopic::NotNull, CHECK),
-        ConstraintKind::Unique => long(AdviceTopic::UniqueConstraint, UNIQUE),
-        ConstraintKind::PrimaryKey => long(AdviceTopic::PrimaryKey, PRIMARY_KEY),
+        ConstraintKind::Unique => long(AdviceTopic::UniqueConstraint, unique(facts, UNIQUE)),
+        ConstraintKind::PrimaryKey => long(AdviceTopic::PrimaryKey, unique(facts, PRIMARY_KEY)),
         ConstraintKind::Exclusion => long(AdviceTopic::UniqueConstraint, EXCLUSION),
         ConstraintKind::ForeignKey => {
             // PostgreSQL may check an indexed table by reading only the index, which the scan counters don't show.

@@ -5,6 +5,7 @@ use plans::{RelationKind, RelationName};
 use super::change::SchemaChange;
 use super::cursor::SqlName;
 use super::old_relations::OldRelations;
+use super::table_action::TableAction;
 use crate::sql_text::tokens;
 use crate::{LockMode, ObservedStatement, RelationLock, ReportedStatement};
 
@@ -46,6 +47,11 @@ impl<'a> Facts<'a> {
         self.old.has(&self.observed().database, name)
     }
 
+    /// Returns true if the schema has tables from before the migration.
+    pub(super) fn is_old_schema(&self, schema: &str) -> bool {
+        self.old.has_schema(&self.observed().database, schema)
+    }
+
     fn is_known(&self, relation: &RelationName) -> bool {
         self.old.contains(&self.observed().database, relation)
     }
@@ -63,9 +69,16 @@ impl<'a> Facts<'a> {
     /// Returns the locks that earlier statements of the transaction took, if they block writes or more.
     pub(super) fn held(&self) -> Vec<&'a RelationLock> {
         let earlier = self.statements[..self.index].iter().filter(|earlier| !earlier.is_bookkeeping);
-        let earlier = earlier.map(|earlier| &earlier.observed);
-        let locks = earlier.filter(|earlier| self.is_same_transaction(earlier));
-        locks.flat_map(|earlier| self.locks_of(earlier)).filter(|lock| lock.blocks_writes()).collect()
+        let earlier: Vec<_> = earlier
+            .map(|earlier| &earlier.observed)
+            .filter(|earlier| self.is_same_transaction(earlier))
+            .collect();
+        let last_rollback = earlier.iter().rposition(|earlier| earlier.tag.as_deref() == Some("ROLLBACK"));
+        let is_held = |(position, earlier): &(usize, &ObservedStatement)| {
+            !(earlier.is_rolled_back && last_rollback.is_some_and(|rollback| *position < rollback))
+        };
+        let held = earlier.into_iter().enumerate().filter(is_held);
+        held.flat_map(|(_, earlier)| self.locks_of(earlier)).filter(|lock| lock.blocks_writes()).collect()
     }
 
     fn is_same_transaction(&self, other: &ObservedStatement) -> bool {
@@ -84,6 +97,29 @@ impl<'a> Facts<'a> {
                 .collect()
         };
         (others(0..self.index), others(self.index + 1..self.statements.len()))
+    }
+
+    /// Returns true if the statement itself validates a constraint.
+    pub(super) fn validates(&self) -> bool {
+        let SchemaChange::AlterTable { actions, .. } = self.change() else { return false };
+        actions.contains(&TableAction::ValidateConstraint)
+    }
+
+    /// Returns the changes that a DO block made. Leaves out those of tables that it didn't lock, because a condition may
+    /// have prevented them.
+    pub(super) fn block(&self) -> Vec<SchemaChange> {
+        let locks = self.locks();
+        let is_locked = |name: &SqlName| {
+            let is_it = |lock: &&&RelationLock| lock.relation.name == name.name;
+            locks.iter().find(is_it).is_some_and(|lock| lock.mode == LockMode::AccessExclusive)
+        };
+        let mut changes = SchemaChange::read_block(&self.observed().sql);
+        changes.retain(|change| match change {
+            SchemaChange::AlterTable { table, .. } => is_locked(table),
+            SchemaChange::DropTables { names } => names.iter().any(is_locked),
+            _ => true,
+        });
+        changes
     }
 
     /// Returns the names of the tables that the statement read completely.

@@ -4,9 +4,9 @@
 use super::advice;
 use super::change::SchemaChange;
 use super::cursor::SqlName;
-use super::facts::Facts;
+use super::facts::{Facts, enumerated};
 use super::table_action::TableAction;
-use crate::{AdviceTopic, StatementAdvice};
+use crate::{AdviceTopic, LockMode, StatementAdvice};
 
 const DROP_COLUMN: &str = "deploy code without the column first, then drop it";
 const RENAME_COLUMN: &str =
@@ -14,6 +14,8 @@ const RENAME_COLUMN: &str =
 const KEEP_DEFAULT: &str = "keep the default until the code that writes the column is deployed";
 const RENAME_TABLE: &str =
     "in the same transaction, CREATE VIEW with the old name; drop it after the deployment";
+const RENAME_SCHEMA: &str = "in the same transaction, CREATE SCHEMA with the old name and views of the tables; drop it after the deployment";
+const DROP_CASCADE: &str = "deploy code without these tables or columns first, then drop them one by one";
 const DROP_TABLE: &str = "deploy code without the table first, then drop it";
 const OLD_CODE: &str =
     "keep the old one until code without it is deployed, or deploy code that works with both first";
@@ -23,22 +25,42 @@ pub(super) fn advise_code(facts: &Facts<'_>) -> Vec<StatementAdvice> {
     if !facts.may_break() || facts.observed().tag.is_none() {
         return Vec::new();
     }
-    let mut found = match facts.change() {
+    let block = facts.block();
+    let mut found: Vec<_> =
+        [facts.change()].into_iter().chain(&block).flat_map(|change| change_breaks(facts, change)).collect();
+    let is_known = *facts.change() == SchemaChange::RenameEnumValue;
+    if found.is_empty() && !is_known && !facts.reported().breaks.is_empty() {
+        found.push(advice(AdviceTopic::OldCode, facts.broken("it"), OLD_CODE));
+    }
+    found
+}
+
+fn change_breaks(facts: &Facts<'_>, change: &SchemaChange) -> Vec<StatementAdvice> {
+    match change {
         SchemaChange::AlterTable { table, actions } if facts.is_old(table) => {
             actions.iter().filter_map(|action| action_breaks(facts, table, action)).collect()
         }
-        SchemaChange::DropTables { names } if names.iter().any(|name| facts.is_old(name)) => {
+        SchemaChange::DropTables { names }
+            if names.iter().any(|name| facts.is_old(name) && !is_new_name(facts, name)) =>
+        {
             let is_back = names.iter().all(|name| is_named_again(facts, &name.name));
             let dropped = || advice(AdviceTopic::TableDrop, facts.broken("the table"), DROP_TABLE);
             (!is_back).then(dropped).into_iter().collect()
         }
-        SchemaChange::RenameEnumValue => return Vec::new(),
+        SchemaChange::RenameSchema { schema } if facts.is_old_schema(schema) => {
+            vec![advice(AdviceTopic::TableRename, facts.broken(schema), RENAME_SCHEMA)]
+        }
+        SchemaChange::DropCascade => {
+            let tables = facts.locks().into_iter().filter(|lock| lock.mode == LockMode::AccessExclusive);
+            let tables: Vec<_> = tables.map(|lock| lock.relation.to_string()).collect();
+            let danger = || facts.broken(&format!("what it drops of {}", enumerated(&tables)));
+            (!tables.is_empty())
+                .then(|| advice(AdviceTopic::TableDrop, danger(), DROP_CASCADE))
+                .into_iter()
+                .collect()
+        }
         _ => Vec::new(),
-    };
-    if found.is_empty() && !facts.reported().breaks.is_empty() {
-        found.push(advice(AdviceTopic::OldCode, facts.broken("it"), OLD_CODE));
     }
-    found
 }
 
 fn action_breaks(facts: &Facts<'_>, table: &SqlName, action: &TableAction) -> Option<StatementAdvice> {
@@ -75,7 +97,7 @@ fn action_breaks(facts: &Facts<'_>, table: &SqlName, action: &TableAction) -> Op
 /// still finds one.
 fn is_named_again(facts: &Facts<'_>, name: &str) -> bool {
     let (_, after) = facts.in_transaction();
-    after.into_iter().any(|change| match change {
+    after.into_iter().chain(&facts.block()).any(|change| match change {
         SchemaChange::CreateView { name: new } | SchemaChange::CreateTable { name: new, .. } => {
             new.name == name
         }
@@ -84,6 +106,15 @@ fn is_named_again(facts: &Facts<'_>, name: &str) -> bool {
         }
         _ => false,
     })
+}
+
+/// Returns true if the migration itself gave the table its name, so that old code can't use it.
+fn is_new_name(facts: &Facts<'_>, table: &SqlName) -> bool {
+    let is_renamed =
+        |action: &TableAction| matches!(action, TableAction::RenameTable { to } if *to == table.name);
+    facts.changes[..facts.index].iter().any(
+        |change| matches!(change, SchemaChange::AlterTable { actions, .. } if actions.iter().any(is_renamed)),
+    )
 }
 
 /// Returns true if the migration itself gave the column its name, so that old code can't use it.

@@ -47,6 +47,11 @@ impl OldRelations {
         self.matching(database, name).next().is_some()
     }
 
+    /// Returns true if the schema contains a relation that existed before the migration.
+    pub(super) fn has_schema(&self, database: &str, schema: &str) -> bool {
+        self.names.iter().any(|(known, relation)| known == database && relation.schema == schema)
+    }
+
     fn matching(&self, database: &str, name: &SqlName) -> impl Iterator<Item = &(String, RelationName)> {
         let is_schema = |schema: &str| name.schema.as_ref().is_none_or(|named| named == schema);
         self.names.iter().filter(move |(known, relation)| {

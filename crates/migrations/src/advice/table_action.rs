@@ -17,6 +17,7 @@ pub(super) enum TableAction {
     SetSchema { schema: String },
     AttachPartition,
     DisableTrigger,
+    ValidateConstraint,
     Other,
 }
 
@@ -106,6 +107,9 @@ fn table_action(mut cursor: Cursor<'_>) -> Option<TableAction> {
     }
     if cursor.skip("set schema") {
         return Some(TableAction::SetSchema { schema: cursor.identifier()? });
+    }
+    if cursor.is_at("validate constraint") {
+        return Some(TableAction::ValidateConstraint);
     }
     if cursor.is_at("attach partition") {
         return Some(TableAction::AttachPartition);

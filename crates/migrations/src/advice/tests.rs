@@ -359,3 +359,23 @@ proptest! {
         prop_assert_eq!(advise(&statements, &sizes(), false).len(), 2);
     }
 }
+
+#[test]
+fn conversions_without_rewrites_assume_utc() {
+    let sql = "ALTER TABLE orders ALTER created TYPE timestamptz";
+    let assumptions = |sql, facts| fact_assumptions(&[statement(0, sql, facts)]).len();
+    assert_eq!(assumptions(sql, "AccessExclusive orders"), 1);
+    assert_eq!(assumptions(sql, "AccessExclusive orders, rewrite orders"), 0);
+    assert_eq!(assumptions("ALTER TABLE orders ALTER note TYPE text", "AccessExclusive orders"), 0);
+}
+
+#[test]
+fn partitioned_tables_have_their_own_way_to_unique_constraints() {
+    let instead = |table: &str| {
+        let sql = format!("ALTER TABLE {table} ADD CONSTRAINT k UNIQUE (id)");
+        let facts = format!("AccessExclusive {table}, scan {table}, timeout 2");
+        advise(&[statement(0, &sql, &facts)], &sizes(), true)[0][0].instead.clone()
+    };
+    assert!(instead("events").contains("ATTACH PARTITION"));
+    assert!(!instead("orders").contains("ATTACH PARTITION"));
+}

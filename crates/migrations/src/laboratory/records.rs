@@ -119,6 +119,9 @@ impl Records {
         let Some(position) = open.savepoints.iter().rposition(|(one, _)| one == name) else { return };
         open.savepoints.truncate(position + 1);
         let released = open.statements.split_off(open.savepoints[position].1);
+        for (number, _) in &released {
+            self.observations.statements[*number].is_rolled_back = true;
+        }
         self.release(&released, at);
     }
 
@@ -155,6 +158,8 @@ mod tests {
         add(&mut records, 0, 12);
         records.end_transaction(0, at(12));
         let statements = records.finish().statements;
+        let rolled_back: Vec<_> = statements.iter().map(|one| one.is_rolled_back).collect();
+        assert_eq!(rolled_back, [false, false, true, false, false]);
         let seen: Vec<_> = statements.iter().map(|one| (one.transaction, one.held_seconds)).collect();
         assert_eq!(seen, [(0, 10.0), (1, 10.0), (0, 3.0), (0, 4.0), (2, 0.0)]);
     }

@@ -106,7 +106,11 @@ fn score(names: &BTreeMap<String, u32>, broken: &StatementFailure<'_>, statement
         .any(|lock| broken.relations.contains(&lock.relation));
     let tag = statement.tag.as_deref().unwrap_or_default();
     let changes = ["ALTER", "DROP", "REVOKE"].iter().any(|word| tag.starts_with(word));
-    let evidence = score + if is_locked { LOCK } else { 0 } + if is_not_null { PLAIN } else { 0 };
+    // A message doesn't name the schema of an object that the search path no longer finds.
+    let hides_schema =
+        matches!(tag, "ALTER SCHEMA" | "DROP SCHEMA") && broken.message.ends_with("does not exist");
+    let plain = if is_not_null || hides_schema { PLAIN } else { 0 };
+    let evidence = score + if is_locked { LOCK } else { 0 } + plain;
     if evidence > 0 && changes { evidence + CHANGE } else { evidence }
 }
 
@@ -130,7 +134,8 @@ fn names_of_message(message: &str) -> BTreeMap<String, u32> {
             || is_sign(Some(at + 1), b'.')
             || is_sign(Some(at + 1), b'(');
         if is_marked {
-            names.insert(name, MARKED);
+            // Messages quote a schema and its relation together, as in "app.orders".
+            names.extend(name.split('.').map(|part| (part.to_owned(), MARKED)));
         } else if !COMMON.contains(&name.as_str()) {
             names.entry(name).or_insert(PLAIN);
         }
@@ -192,6 +197,8 @@ mod tests {
             statement("ALTER TABLE orders RENAME TO sales", "orders"),
             statement("ALTER TABLE customers ALTER COLUMN code TYPE text", "customers"),
             statement("UPDATE customers SET code = NULL", "none"),
+            statement("ALTER SCHEMA shop RENAME TO store", "none"),
+            statement("COMMIT", "none"),
         ];
         for (message, table, expected) in [
             ("column \"status\" does not exist", "orders", Some(1)),
@@ -204,6 +211,8 @@ mod tests {
             ("function price(integer) does not exist", "items", Some(3)),
             ("invalid input value for enum mood: \"sad\"", "people", Some(4)),
             ("relation \"orders\" does not exist", "orders", Some(5)),
+            ("relation \"shop.products\" does not exist", "products", Some(8)),
+            ("function area(integer) does not exist", "none_of_them", Some(8)),
             ("operator does not exist: text = integer", "customers", Some(6)),
             (
                 "there is no unique or exclusion constraint matching the ON CONFLICT specification",

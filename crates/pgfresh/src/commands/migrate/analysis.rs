@@ -6,7 +6,7 @@ use std::path::Path;
 use migrations::suite::{self, SuiteError, SuiteRecording};
 use migrations::{
     Laboratory, MigrationReport, Observations, Production, Speeds, TableRows, TableSize, TemplateTables,
-    advise, apply_exceptions, predict, predict_held, prediction_assumptions, unpredicted,
+    advise, apply_exceptions, fact_assumptions, predict, predict_held, prediction_assumptions, unpredicted,
 };
 use pgwire::SessionTranscript;
 use plans::{Statistics, StatisticsSummary};
@@ -101,6 +101,7 @@ pub(super) fn analyze(
         ),
     }
     laboratory.stop()?;
+    report.assumptions.extend(fact_assumptions(&report.statements));
     add_advice(&observations, inputs.suite.is_some(), &mut report);
     judge(settings, inputs.has_sizes(), &mut report);
     report.run.production = inputs.source();

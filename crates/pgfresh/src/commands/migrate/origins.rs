@@ -27,7 +27,12 @@ pub(super) fn name(
     added.extend(list(base, &["ls-files", "-z", "--others", "--exclude-standard"])?);
     added.sort();
     let root = &base.repository.root;
-    let read = |path: &str| bounded_file::read_text(&root.join(path), MOST_BYTES).unwrap_or_default();
+    // The names of tables and columns are usually ASCII, so a file in another encoding is still useful. psql skips a
+    // byte order mark.
+    let read = |path: &str| {
+        let bytes = bounded_file::read(&root.join(path), MOST_BYTES).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).trim_start_matches('\u{feff}').to_owned()
+    };
     let project = base.spec.folder.strip_prefix(&base.checkout.root).ok().and_then(Path::to_str);
     let files =
         MigrationFiles::new(&paths, &read).with_added(&added).with_project(project.unwrap_or_default());

@@ -177,6 +177,51 @@ pub(super) const CASES: &[Case] = &[
         ],
         "index one-transaction",
     ),
+    case(
+        &[
+            TIMEOUT,
+            "BEGIN",
+            "SAVEPOINT s",
+            "LOCK TABLE customers",
+            "ROLLBACK TO s",
+            "ALTER TABLE orders ALTER total SET NOT NULL",
+            "COMMIT",
+        ],
+        "not-null",
+    ),
+    // Indirect changes
+    case(&[TIMEOUT, "ALTER SCHEMA public RENAME TO other"], "table-rename"),
+    case(&[TIMEOUT, "DROP TYPE order_status CASCADE"], "table-drop"),
+    case(&[TIMEOUT, "DO $$ BEGIN ALTER TABLE orders RENAME TO purchases; END $$"], "table-rename"),
+    case(
+        &[TIMEOUT, "DO $$ BEGIN ALTER TABLE orders RENAME COLUMN note TO remark; DROP TABLE visits; END $$"],
+        "column-rename table-drop",
+    ),
+    case(&[TIMEOUT, "DO $$ BEGIN IF false THEN DROP TABLE visits; END IF; END $$"], ""),
+    case(
+        &[
+            TIMEOUT,
+            "DO $$ BEGIN ALTER TABLE orders RENAME TO purchases; CREATE VIEW orders AS SELECT * FROM purchases; END $$",
+        ],
+        "",
+    ),
+    case(
+        &[
+            TIMEOUT,
+            "BEGIN",
+            "CREATE TABLE orders_new (LIKE orders)",
+            "ALTER TABLE orders RENAME TO orders_old",
+            "ALTER TABLE orders_new RENAME TO orders",
+            "COMMIT",
+            "DROP TABLE orders_old",
+        ],
+        "",
+    ),
+    case(
+        &[TIMEOUT, "ALTER TABLE orders ADD CONSTRAINT c CHECK (total > 0) NOT VALID, VALIDATE CONSTRAINT c"],
+        "check-constraint",
+    ),
+    case(&[TIMEOUT, "ALTER TABLE events ADD CONSTRAINT k UNIQUE (id, at)"], "unique-constraint"),
     case(&[TIMEOUT, "CLUSTER orders USING orders_pkey"], "rewrite"),
     case(&[TIMEOUT, "ALTER TABLE orders SET UNLOGGED"], "rewrite"),
     case(
