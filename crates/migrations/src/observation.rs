@@ -62,8 +62,8 @@ pub struct ObservedStatement {
     pub changed: Vec<ChangedRows>,
     /// The session's `lock_timeout` while the statement ran. `None` if there was no timeout.
     pub lock_timeout: Option<Duration>,
-    /// Why the laboratory doesn't know the locks, rewrites and scans, as a clause such as "permission denied for view
-    /// pg_locks". `None` if it knows them.
+    /// Why the laboratory doesn't know the locks, rewrites and scans, as a clause such as "permission denied". `None` if
+    /// it knows them.
     pub unobserved: Option<String>,
 }
 

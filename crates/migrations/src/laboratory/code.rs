@@ -181,12 +181,9 @@ fn body_of(sql: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn seconds(number: u64) -> Timeout {
-        Some(Duration::from_secs(number))
-    }
-
     #[test]
     fn longest_timeout_of_a_block_applies() {
+        let seconds = |number| Some(Duration::from_secs(number));
         for (sql, session, expected) in [
             ("DO $$ BEGIN ALTER TABLE a ADD b int; END $$", 2, seconds(2)),
             ("DO $$ BEGIN SET LOCAL lock_timeout = '1s'; ALTER TABLE a ADD b int; END $$", 0, seconds(1)),
@@ -203,6 +200,7 @@ mod tests {
 
     #[test]
     fn functions_have_their_own_timeout() {
+        let seconds = |number| Some(Duration::from_secs(number));
         let function = |body: &str, timeout| Function { body: body.to_owned(), timeout };
         for (functions, expected) in [
             (vec![function("BEGIN LOCK a; END", None)], seconds(2)),

@@ -78,6 +78,17 @@ impl Repetition<'_> {
         Ok(())
     }
 
+    /// Notes that locks of a statement are missing if it rolled a part of its work back. `first` is the number of the
+    /// server's next transaction before the statement.
+    pub(super) fn note_rollback(&mut self, first: u64, statement: &Statement) -> Result<(), LaboratoryError> {
+        if self.catalogs.ended_since(first)?.rolled_back > 0 {
+            let statement = shortened(&statement.sql);
+            self.records
+                .note(format!("locks of \"{statement}\" that it released, because it rolled a part back"));
+        }
+        Ok(())
+    }
+
     fn set_local_lock_timeout(
         &mut self,
         open: &mut RepeatedSession,

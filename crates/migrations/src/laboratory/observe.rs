@@ -59,14 +59,7 @@ impl Repetition<'_> {
             open.state = Some(state);
         }
         let before = open.state.clone();
-        let code = match statement.class {
-            StatementClass::Ordinary if before.is_some() => self.code_of(open, &statement.sql)?,
-            _ => Code::default(),
-        };
-        observed.lock_timeout = before.as_ref().and_then(|state| code.lock_timeout(state.lock_timeout));
-        if never_waits(&statement.sql) {
-            observed.lock_timeout = Some(Duration::ZERO);
-        }
+        let code = self.read_code(open, statement, before.as_ref(), observed)?;
         if matches!(statement.class, StatementClass::End { .. }) && keeps_changes(&statement.sql) {
             observed.locks = self.locks_of_deferred(open, progress.database)?;
         }
@@ -99,15 +92,29 @@ impl Repetition<'_> {
         }
         if open.is_in_transaction() && answer.error.is_none() {
             let is_watched = fails || hidden.is_some() || statement.class != StatementClass::Ordinary;
-            if !is_watched && self.catalogs.ended_since(first)?.rolled_back > 0 {
-                let statement = shortened(&statement.sql);
-                self.records.note(format!(
-                    "locks of \"{statement}\" that it released, because it rolled a part back"
-                ));
+            if !is_watched {
+                self.note_rollback(first, statement)?;
             }
             self.look(open, statement, before, (progress, hidden), observed)?;
         }
         Ok(answer)
+    }
+
+    /// Reads the code that a statement runs, and the `lock_timeout` that applies to it.
+    fn read_code(
+        &mut self,
+        open: &mut RepeatedSession,
+        statement: &Statement,
+        before: Option<&SessionState>,
+        observed: &mut ObservedStatement,
+    ) -> Result<Code, LaboratoryError> {
+        let Some(before) = before else { return Ok(Code::default()) };
+        let is_ordinary = statement.class == StatementClass::Ordinary;
+        let code = if is_ordinary { self.code_of(open, &statement.sql)? } else { Code::default() };
+        let has_no_wait = never_waits(&statement.sql);
+        observed.lock_timeout =
+            if has_no_wait { Some(Duration::ZERO) } else { code.lock_timeout(before.lock_timeout) };
+        Ok(code)
     }
 
     /// Reads the session's locks after a statement and derives the statement's facts from them. `hidden` are the locks

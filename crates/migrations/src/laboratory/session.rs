@@ -42,6 +42,7 @@ pub(super) type Waiting<'a> = dyn FnMut(Duration) -> Result<(), LaboratoryError>
 
 /// A session in the laboratory's server.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each may be true independently")]
 pub(super) struct RepeatedSession {
     wire: Wire,
     /// Pid of the session's backend.
