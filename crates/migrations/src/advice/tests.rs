@@ -370,7 +370,7 @@ fn conversions_without_rewrites_assume_utc() {
 }
 
 #[test]
-fn partitioned_tables_have_their_own_way_to_unique_constraints() {
+fn partitioned_tables_get_their_own_unique_advice() {
     let instead = |table: &str| {
         let sql = format!("ALTER TABLE {table} ADD CONSTRAINT k UNIQUE (id)");
         let facts = format!("AccessExclusive {table}, scan {table}, timeout 2");

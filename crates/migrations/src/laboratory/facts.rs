@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use super::catalog::{CommittedRelation, Relations};
-use super::hidden::HiddenLocks;
 use super::questions::{Counters, RelationState};
 use crate::{ChangedRows, LockMode, ObservedStatement, RelationLock, Rewrite, TableScan};
 
@@ -22,6 +21,14 @@ impl ObservedStatement {
         let Facts { locks, rewrites, scans, changed } = facts;
         (self.locks, self.rewrites, self.scans, self.changed) = (locks, rewrites, scans, changed);
     }
+}
+
+/// Locks of a statement that other sessions observed.
+#[derive(Debug)]
+pub(super) struct HiddenLocks {
+    pub(super) relations: Relations,
+    /// Lock modes, keyed by the relation's object identifier.
+    pub(super) locks: HashMap<u32, Vec<LockMode>>,
 }
 
 /// A relation before and after a statement.

@@ -1,7 +1,6 @@
 //! Observes the locks of a block that rolls a part of its work back. PostgreSQL releases the locks of that part before
 //! the block ends, so other sessions observe them.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use pgwire::begins_with;
@@ -9,24 +8,15 @@ use server::literal;
 
 use super::answer::Answer;
 use super::bystander::{Bystander, Target};
-use super::catalog::Relations;
 use super::code::Code;
 use super::error::LaboratoryError;
+use super::facts::HiddenLocks;
 use super::progress::{Progress, Statement};
 use super::questions::SessionState;
 use super::repetition::{Repetition, shortened};
 use super::requests::Request;
 use super::session::{Exchange, RepeatedSession};
-use crate::LockMode;
 use crate::sql_text::tokens;
-
-/// Locks of a statement that other sessions observed.
-#[derive(Debug)]
-pub(super) struct HiddenLocks {
-    pub(super) relations: Relations,
-    /// Lock modes, keyed by the relation's object identifier.
-    pub(super) locks: HashMap<u32, Vec<LockMode>>,
-}
 
 impl Repetition<'_> {
     /// Runs a statement whose code may roll a part of its work back. `before` is the state of its transaction.

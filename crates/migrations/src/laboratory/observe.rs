@@ -14,8 +14,8 @@ use super::class::StatementClass;
 use super::code::Code;
 use super::deferred::keeps_changes;
 use super::error::LaboratoryError;
-use super::facts::Facts;
-use super::hidden::{HiddenLocks, never_waits};
+use super::facts::{Facts, HiddenLocks};
+use super::hidden::never_waits;
 use super::progress::{Expected, Progress, Statement, is_refused, needs_transaction};
 use super::questions::{Counters, Question, RelationState, SessionState};
 use super::repetition::{Repetition, shortened};
@@ -50,13 +50,8 @@ impl Repetition<'_> {
         } else if is_idle && matches!(statement.class, StatementClass::Outside { .. }) {
             return self.observe_alone(open, statement, parts, progress, observed);
         }
-        if open.is_in_transaction() && statement.class == StatementClass::Ordinary && open.state.is_none() {
-            let mut state = SessionState::read(&self.question(open, Question::Counters)?);
-            if !(is_idle && open.is_wrapped) {
-                // The transaction may already hold locks, for example after ROLLBACK TO.
-                state.relations.extend(SessionState::read(&self.question(open, Question::Held)?).relations);
-            }
-            open.state = Some(state);
+        if statement.class == StatementClass::Ordinary {
+            self.read_state(open, is_idle && open.is_wrapped)?;
         }
         let before = open.state.clone();
         let code = self.read_code(open, statement, before.as_ref(), observed)?;
@@ -79,10 +74,7 @@ impl Repetition<'_> {
             _ => self.exchange(open, statement, parts, progress)?,
         };
         if is_idle && open.is_wrapped && is_refused(answer.sqlstate()) {
-            self.ask(open, "ROLLBACK")?;
-            let mut watch = self.watch(open.pid, progress.limit());
-            let catalogs = &mut self.catalogs;
-            open.forget(&parts.prepared, &mut |elapsed| watch.tick(elapsed, catalogs))?;
+            self.undo(open, parts, progress)?;
             return self.observe_alone(open, statement, parts, progress, observed);
         }
         if statement.class == StatementClass::Begin && open.is_wrapped {
@@ -98,6 +90,33 @@ impl Repetition<'_> {
             self.look(open, statement, before, (progress, hidden), observed)?;
         }
         Ok(answer)
+    }
+
+    /// Reads the state of an open transaction, if it isn't known. `is_new` means that the transaction holds no locks.
+    fn read_state(&mut self, open: &mut RepeatedSession, is_new: bool) -> Result<(), LaboratoryError> {
+        if !open.is_in_transaction() || open.state.is_some() {
+            return Ok(());
+        }
+        let mut state = SessionState::read(&self.question(open, Question::Counters)?);
+        if !is_new {
+            // The transaction may already hold locks, for example after ROLLBACK TO.
+            state.relations.extend(SessionState::read(&self.question(open, Question::Held)?).relations);
+        }
+        open.state = Some(state);
+        Ok(())
+    }
+
+    /// Rolls back the laboratory's own transaction, so that the request can run again.
+    fn undo(
+        &mut self,
+        open: &mut RepeatedSession,
+        parts: &Request,
+        progress: &Progress<'_>,
+    ) -> Result<(), LaboratoryError> {
+        self.ask(open, "ROLLBACK")?;
+        let mut watch = self.watch(open.pid, progress.limit());
+        let catalogs = &mut self.catalogs;
+        open.forget(&parts.prepared, &mut |elapsed| watch.tick(elapsed, catalogs))
     }
 
     /// Reads the code that a statement runs, and the `lock_timeout` that applies to it.

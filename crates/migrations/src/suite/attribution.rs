@@ -107,8 +107,7 @@ fn score(names: &BTreeMap<String, u32>, broken: &StatementFailure<'_>, statement
     let tag = statement.tag.as_deref().unwrap_or_default();
     let changes = ["ALTER", "DROP", "REVOKE"].iter().any(|word| tag.starts_with(word));
     // A message doesn't name the schema of an object that the search path no longer finds.
-    let hides_schema =
-        matches!(tag, "ALTER SCHEMA" | "DROP SCHEMA") && broken.message.ends_with("does not exist");
+    let hides_schema = tag == "ALTER SCHEMA" && words.contains("rename") || tag == "DROP SCHEMA";
     let plain = if is_not_null || hides_schema { PLAIN } else { 0 };
     let evidence = score + if is_locked { LOCK } else { 0 } + plain;
     if evidence > 0 && changes { evidence + CHANGE } else { evidence }
@@ -197,8 +196,6 @@ mod tests {
             statement("ALTER TABLE orders RENAME TO sales", "orders"),
             statement("ALTER TABLE customers ALTER COLUMN code TYPE text", "customers"),
             statement("UPDATE customers SET code = NULL", "none"),
-            statement("ALTER SCHEMA shop RENAME TO store", "none"),
-            statement("COMMIT", "none"),
         ];
         for (message, table, expected) in [
             ("column \"status\" does not exist", "orders", Some(1)),
@@ -211,8 +208,6 @@ mod tests {
             ("function price(integer) does not exist", "items", Some(3)),
             ("invalid input value for enum mood: \"sad\"", "people", Some(4)),
             ("relation \"orders\" does not exist", "orders", Some(5)),
-            ("relation \"shop.products\" does not exist", "products", Some(8)),
-            ("function area(integer) does not exist", "none_of_them", Some(8)),
             ("operator does not exist: text = integer", "customers", Some(6)),
             (
                 "there is no unique or exclusion constraint matching the ON CONFLICT specification",
@@ -224,6 +219,23 @@ mod tests {
             let is_null = message.starts_with("null");
             let failure = StatementFailure { message, is_null, relations: BTreeSet::from([&table]) };
             assert_eq!(attribute(&failure, &migration), expected, "{message}");
+        }
+    }
+
+    #[test]
+    fn renamed_schemas_hide_their_objects() {
+        let migration = [
+            statement("ALTER TABLE orders ADD COLUMN note text", "orders"),
+            statement("ALTER SCHEMA shop RENAME TO store", "none"),
+            statement("COMMIT", "none"),
+        ];
+        for (message, expected) in [
+            ("relation \"shop.products\" does not exist", 1),
+            ("function area(integer) does not exist", 1),
+            ("column \"note\" does not exist", 0),
+        ] {
+            let failure = StatementFailure { message, is_null: false, relations: BTreeSet::new() };
+            assert_eq!(attribute(&failure, &migration), Some(expected), "{message}");
         }
     }
 
