@@ -100,7 +100,12 @@ impl<'a> Catalogs<'a> {
 
     /// Returns the number of the server's next transaction.
     pub(super) fn next_transaction(&mut self) -> Result<u64, LaboratoryError> {
-        let rows = self.query(ADMIN, "SELECT pg_snapshot_xmax(pg_current_snapshot())")?;
+        // The snapshot ends before transactions that still run. Each of these locks its own number.
+        let rows = self.query(
+            ADMIN,
+            "SELECT greatest(pg_snapshot_xmax(pg_current_snapshot())::text::bigint, \
+             (SELECT max(transactionid::text::bigint) + 1 FROM pg_locks WHERE locktype = 'transactionid'))",
+        )?;
         Ok(rows.first().and_then(|row| row.first()?.as_ref()?.parse().ok()).unwrap_or(0))
     }
 

@@ -78,8 +78,7 @@ impl Repetition<'_> {
             return self.observe_alone(open, statement, parts, progress, observed);
         }
         if statement.class == StatementClass::Begin && open.is_wrapped {
-            // The client itself sent BEGIN in the middle of a Query message. Its transaction stays open after the
-            // request, so don't end it.
+            // The client sent BEGIN in the middle of a Query message, so its transaction outlives the request.
             open.is_wrapped = false;
         }
         if open.is_in_transaction() && answer.error.is_none() {
