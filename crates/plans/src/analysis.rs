@@ -110,8 +110,9 @@ pub struct PlanFinding {
     pub evidence: String,
     /// Change to make, as one or two sentences or as SQL.
     pub change: String,
-    /// Index of the suggestion in [`Analysis::suggestions`] that solves the problem. `None` if no suggestion does.
-    pub suggestion: Option<usize>,
+    /// Indexes of the suggestions in [`Analysis::suggestions`] that solve the problem together: `cost_after` needs all of
+    /// them. Those on the finding's table come first. Empty if no suggestion solves the problem.
+    pub suggestions: Vec<usize>,
 }
 
 /// An index to create.
@@ -133,14 +134,16 @@ pub struct IndexSuggestion {
 }
 
 /// How much one statement gains from an index.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct IndexGain {
     /// Index of the statement in [`Analysis::statements`].
     pub statement: usize,
     /// Cost without any suggested index.
     pub before: f64,
-    /// Cost with all suggested indexes.
+    /// Cost with this index and those in `with`.
     pub after: f64,
+    /// Indexes of the other suggestions in [`Analysis::suggestions`] that the statement's plan uses.
+    pub with: Vec<usize>,
     /// Whether the costs belong to a foreign-key check, which runs for each row that the statement deletes or updates.
     pub foreign_key: bool,
 }

@@ -371,9 +371,8 @@ impl Run<'_> {
                 let item = &items[place];
                 finding.cost = item.before.root.total_cost;
                 let plan = after.entry(place).or_insert_with(|| {
-                    let used =
-                        cached.outcome((place, item), &set, &[]).is_some_and(|found| !found.used.is_empty());
-                    used.then(|| cached.plan(item, &set, &[])).flatten()
+                    let used = cached.settled((place, item), &set).map(|found| found.used);
+                    used.filter(|used| !used.is_empty()).and_then(|used| cached.plan(item, &used, &[]))
                 });
                 if let Some(plan) = plan.clone() {
                     let still = |rest: &Problem| (rest.kind, rest.table) == (problem.kind, problem.table);
@@ -381,10 +380,11 @@ impl Run<'_> {
                     let is_solved = pays
                         && (checks.contains_key(&place)
                             || !self.problems(cached, item, &plan).iter().any(still));
-                    if is_solved && let Some(suggestion) = self.solution(&plan, &problem, advice) {
-                        finding.suggestion = Some(suggestion);
+                    if is_solved && let Some(solution) = self.solution(&plan, &problem, advice) {
+                        let sql = solution.iter().map(|place| advice.suggestions[*place].sql.as_str());
+                        finding.change = sql.collect::<Vec<_>>().join("; ");
                         finding.cost_after = Some(plan.root.total_cost);
-                        finding.change.clone_from(&advice.suggestions[suggestion].sql);
+                        finding.suggestions = solution;
                     }
                 }
             }
@@ -396,19 +396,22 @@ impl Run<'_> {
         }
         self.analysis.findings = merged.into_values().collect();
         self.analysis.findings.sort_by(|left, right| {
-            let unsolved = |finding: &PlanFinding| finding.suggestion.is_none();
+            let unsolved = |finding: &PlanFinding| finding.suggestions.is_empty();
             unsolved(left).cmp(&unsolved(right)).then(right.cost.total_cmp(&left.cost))
         });
     }
 
-    /// Returns the index of a suggestion that `plan` uses for the problem's table, or for any table if the problem has
-    /// no table.
-    fn solution(&self, plan: &Plan, problem: &Problem, advice: &Advice) -> Option<usize> {
+    /// Returns the suggestions that `plan` uses, those on the problem's table first. `None` if the problem has a table but
+    /// no suggestion is on it.
+    fn solution(&self, plan: &Plan, problem: &Problem, advice: &Advice) -> Option<Vec<usize>> {
         let name = problem.table.map(|place| self.tables.table(place));
         let name = name.map(|table| short_name(&table.schema, &table.name));
         let used = crate::workload::Outcome::of(plan).used;
-        let mut places = (0..advice.ids.len()).filter(|place| used.contains(&advice.ids[*place]));
-        places.find(|place| name.as_ref().is_none_or(|name| *name == advice.suggestions[*place].table))
+        let (own, others): (Vec<usize>, Vec<usize>) = advice
+            .places(&used)
+            .into_iter()
+            .partition(|place| name.as_ref().is_none_or(|name| *name == advice.suggestions[*place].table));
+        (!own.is_empty()).then(|| [own, others].concat())
     }
 }
 
@@ -427,7 +430,7 @@ fn finding(problem: Problem, statement: usize, tests: BTreeSet<String>, tables: 
         seconds: problem.seconds,
         evidence: problem.evidence,
         change: problem.change,
-        suggestion: None,
+        suggestions: Vec::new(),
     }
 }
 
@@ -436,7 +439,7 @@ fn merge(known: &mut PlanFinding, other: PlanFinding) {
     let tests: BTreeSet<String> = known.tests.iter().chain(&other.tests).cloned().collect();
     // A finding without a solution outranks a finding with one, because the problem remains after all indexes have been
     // created.
-    let rank = |finding: &PlanFinding| (finding.suggestion.is_none(), finding.cost);
+    let rank = |finding: &PlanFinding| (finding.suggestions.is_empty(), finding.cost);
     if rank(&other).partial_cmp(&rank(known)) == Some(std::cmp::Ordering::Greater) {
         *known = other;
     }

@@ -48,6 +48,8 @@ pub(crate) struct Outcome {
     pub(crate) cost: f64,
     /// Candidates that the plan uses.
     pub(crate) used: BTreeSet<CandidateId>,
+    /// Candidates whose row sets the plan intersects, for each intersection of several candidates.
+    pub(crate) intersected: Vec<BTreeSet<CandidateId>>,
     /// Names of all indexes that the plan uses.
     pub(crate) indexes: BTreeSet<String>,
 }
@@ -57,8 +59,16 @@ impl Outcome {
         let indexes: BTreeSet<String> =
             plan.nodes().filter_map(|node| node.text("Index Name")).map(str::to_owned).collect();
         let used = indexes.iter().filter_map(|name| CandidateId::of_index(name)).collect();
-        Self { cost: plan.root.total_cost, used, indexes }
+        let intersections = plan.nodes().filter(|node| node.kind == "BitmapAnd").map(candidates);
+        let intersected = intersections.filter(|candidates| candidates.len() > 1).collect();
+        Self { cost: plan.root.total_cost, used, intersected, indexes }
     }
+}
+
+/// Returns the candidates that a node and its children search.
+fn candidates(node: &Node) -> BTreeSet<CandidateId> {
+    let own = node.text("Index Name").and_then(CandidateId::of_index);
+    own.into_iter().chain(node.children.iter().flat_map(candidates)).collect()
 }
 
 type Question = (usize, Vec<CandidateId>, Vec<(String, String)>);
@@ -131,6 +141,22 @@ impl<'a> CachedPlanner<'a> {
         let outcome = plan.ok().map(|plan| Outcome::of(&plan));
         self.answers.insert(question, outcome.clone());
         outcome
+    }
+
+    /// Returns an item's cost with exactly those candidates in `visible` that its plan uses.
+    pub(crate) fn settled(
+        &mut self,
+        (place, item): (usize, &Item),
+        visible: &BTreeSet<CandidateId>,
+    ) -> Option<Outcome> {
+        let mut outcome = self.outcome((place, item), visible, &[])?;
+        loop {
+            let exact = self.outcome((place, item), &outcome.used, &[])?;
+            if exact.used.len() == outcome.used.len() {
+                return Some(exact);
+            }
+            outcome = exact;
+        }
     }
 
     /// Returns the visible candidates on the item's tables. Other candidates can't change its plan.

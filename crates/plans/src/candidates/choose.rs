@@ -2,6 +2,7 @@
 //!
 //! The planner first sees all candidates and uses the best ones for each statement. pgfresh then removes every index
 //! whose absence costs little, until none is left to remove. Narrow indexes that a wider one can replace come first.
+//! Indexes that a plan intersects give way to a wider one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -78,7 +79,8 @@ impl Chooser<'_, '_, '_> {
         let all: BTreeSet<CandidateId> = whole.iter().copied().collect();
         let used = self.used(&all);
         let pruned = self.prune(used);
-        let mut set = self.narrowed(pruned);
+        let merged = self.merged(pruned);
+        let mut set = self.narrowed(merged);
         set = self.with_partial(set, partial);
         set = self.with_included(set, columns);
         let set = self.prune(set);
@@ -135,8 +137,7 @@ impl Chooser<'_, '_, '_> {
             for id in self.by_worth(&set) {
                 let mut without = set.clone();
                 without.remove(&id);
-                let tolerance =
-                    if self.has_wider(id, &without) { WIDER_LOSS } else { self.limits.index_loss };
+                let tolerance = self.tolerance(id, &without);
                 if !self.is_worse(&set, &without, Some(id), tolerance) {
                     set = without;
                 }
@@ -165,6 +166,11 @@ impl Chooser<'_, '_, '_> {
         ids
     }
 
+    /// Returns the maximum cost increase, as a fraction, for leaving `id` out. `set` contains the other candidates.
+    pub(super) fn tolerance(&self, id: CandidateId, set: &BTreeSet<CandidateId>) -> f64 {
+        if self.has_wider(id, set) { WIDER_LOSS } else { self.limits.index_loss }
+    }
+
     fn has_wider(&self, id: CandidateId, set: &BTreeSet<CandidateId>) -> bool {
         let definition = &self.created[&id].definition;
         set.iter().any(|other| *other != id && definition.is_part_of(&self.created[other].definition))
@@ -179,8 +185,21 @@ impl Chooser<'_, '_, '_> {
         id: Option<CandidateId>,
         tolerance: f64,
     ) -> bool {
+        let all: Vec<usize> = (0..self.items.len()).collect();
+        self.is_worse_for(&all, set, other, id, tolerance)
+    }
+
+    /// Like [`Self::is_worse`], but only checks the items at `places`.
+    pub(super) fn is_worse_for(
+        &mut self,
+        places: &[usize],
+        set: &BTreeSet<CandidateId>,
+        other: &BTreeSet<CandidateId>,
+        id: Option<CandidateId>,
+        tolerance: f64,
+    ) -> bool {
         let items = self.items;
-        items.iter().enumerate().any(|(place, item)| {
+        places.iter().map(|place| (*place, &items[*place])).any(|(place, item)| {
             let Some(with) = self.cached.outcome((place, item), set, &[]) else { return false };
             if id.is_some_and(|id| !with.used.contains(&id)) || !self.pays(item, with.cost) {
                 return false;
@@ -284,7 +303,7 @@ impl Chooser<'_, '_, '_> {
     }
 
     /// Returns the total cost of the items at `places`. `None` if one of the costs is unknown.
-    fn costs(&mut self, places: &[usize], set: &BTreeSet<CandidateId>) -> Option<f64> {
+    pub(super) fn costs(&mut self, places: &[usize], set: &BTreeSet<CandidateId>) -> Option<f64> {
         let items = self.items;
         let costs = places.iter().map(|place| self.cached.outcome((*place, &items[*place]), set, &[]));
         costs.map(|outcome| outcome.map(|found| found.cost)).sum()

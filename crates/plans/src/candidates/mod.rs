@@ -5,6 +5,7 @@ mod access;
 mod choose;
 mod drafts;
 mod existing;
+mod merge;
 
 #[cfg(test)]
 mod tests;
@@ -33,6 +34,11 @@ pub(crate) struct Advice {
 }
 
 impl Advice {
+    /// Returns the positions of the suggestions for these candidates.
+    pub(crate) fn places(&self, candidates: &BTreeSet<CandidateId>) -> Vec<usize> {
+        places(&self.ids, candidates)
+    }
+
     /// Returns the selected candidates.
     pub(crate) fn set(&self) -> BTreeSet<CandidateId> {
         self.ids.iter().copied().collect()
@@ -132,57 +138,63 @@ fn suggestions(
     limits: &Limits,
 ) -> Advice {
     let set: BTreeSet<CandidateId> = chosen.iter().map(|(id, _)| *id).collect();
-    let mut found: Vec<(CandidateId, IndexSuggestion)> = Vec::new();
-    for (id, created) in chosen {
+    let mut found: Vec<(CandidateId, &Created, Vec<Gain>)> =
+        chosen.iter().map(|(id, created)| (*id, created, gains(cached, items, *id, &set))).collect();
+    let total = |gains: &[Gain]| -> f64 { gains.iter().map(|(gain, _)| gain.before - gain.after).sum() };
+    found.sort_by(|left, right| total(&right.2).total_cmp(&total(&left.2)));
+    let ids: Vec<CandidateId> = found.iter().map(|(id, ..)| *id).collect();
+    let mut suggestions = Vec::new();
+    for (_, created, gains) in found {
         let table = tables.table(created.table);
-        found.push((
-            *id,
-            IndexSuggestion {
-                sql: created.definition.to_string(),
-                table: short_name(&table.schema, &table.name),
-                bytes: created.bytes,
-                gains: gains(cached, items, *id, &set),
-                replaces: existing::superfluous(cached, items, created, tables, &set, limits),
-                writers: writers(items, created.table),
-            },
-        ));
+        let with = |others: &BTreeSet<CandidateId>| places(&ids, others);
+        let gains = gains.into_iter().map(|(gain, others)| IndexGain { with: with(&others), ..gain });
+        suggestions.push(IndexSuggestion {
+            sql: created.definition.to_string(),
+            table: short_name(&table.schema, &table.name),
+            bytes: created.bytes,
+            gains: gains.collect(),
+            replaces: existing::superfluous(cached, items, created, tables, &set, limits),
+            writers: writers(items, created.table),
+        });
     }
-    let total = |suggestion: &IndexSuggestion| -> f64 {
-        suggestion.gains.iter().map(|gain| gain.before - gain.after).sum()
-    };
-    found.sort_by(|left, right| total(&right.1).total_cmp(&total(&left.1)));
-    let (ids, suggestions) = found.into_iter().unzip();
     Advice { suggestions, ids, notes }
 }
 
-/// Returns the gain of each statement that uses a candidate. If several plans of a statement use it, the largest gain
-/// counts.
+/// Returns the positions in `ids` of the candidates in `some`.
+fn places(ids: &[CandidateId], some: &BTreeSet<CandidateId>) -> Vec<usize> {
+    (0..ids.len()).filter(|place| some.contains(&ids[*place])).collect()
+}
+
+/// A gain without [`IndexGain::with`], and the other candidates that the plan uses.
+type Gain = (IndexGain, BTreeSet<CandidateId>);
+
+/// Returns the gain of each statement that uses a candidate, largest first. If several plans of a statement use it, the
+/// largest gain counts. The cost of a plan is the one with exactly the candidates that the plan uses.
 fn gains(
     cached: &mut CachedPlanner<'_>,
     items: &[Item],
     id: CandidateId,
     set: &BTreeSet<CandidateId>,
-) -> Vec<IndexGain> {
-    let mut gains: BTreeMap<(usize, bool), IndexGain> = BTreeMap::new();
+) -> Vec<Gain> {
+    let mut gains: BTreeMap<(usize, bool), Gain> = BTreeMap::new();
+    let saved = |(gain, _): &Gain| gain.before - gain.after;
     for (place, item) in items.iter().enumerate() {
-        let Some(outcome) = cached.outcome((place, item), set, &[]) else { continue };
+        let Some(outcome) = cached.settled((place, item), set) else { continue };
         let before = item.before.root.total_cost;
         if !outcome.used.contains(&id) || outcome.cost >= before {
             continue;
         }
-        let gain = IndexGain {
-            statement: item.statement,
-            before,
-            after: outcome.cost,
-            foreign_key: item.foreign_key,
-        };
-        let known = gains.entry((item.statement, item.foreign_key)).or_insert(gain);
-        if gain.before - gain.after > known.before - known.after {
+        let (statement, foreign_key) = (item.statement, item.foreign_key);
+        let gain = IndexGain { statement, before, after: outcome.cost, with: Vec::new(), foreign_key };
+        let others = outcome.used.into_iter().filter(|other| *other != id).collect();
+        let gain = (gain, others);
+        let known = gains.entry((statement, foreign_key)).or_insert_with(|| gain.clone());
+        if saved(&gain) > saved(known) {
             *known = gain;
         }
     }
-    let mut gains: Vec<IndexGain> = gains.into_values().collect();
-    gains.sort_by(|left, right| (right.before - right.after).total_cmp(&(left.before - left.after)));
+    let mut gains: Vec<Gain> = gains.into_values().collect();
+    gains.sort_by(|left, right| saved(right).total_cmp(&saved(left)));
     gains
 }
 

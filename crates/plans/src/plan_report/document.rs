@@ -83,9 +83,11 @@ impl PlanReport {
             let statement = self.analysis.statements.get(finding.statement)?;
             let shown = report::cut(&without_columns(&statement.normalized), NAME_WIDTH);
             let tests = test_list(&finding.tests, MAX_NAMES);
-            let remedy = match self.suggestion(finding) {
-                Some(index) => format!("{}; it takes about {}.", index.sql, bytes(as_f64(index.bytes))),
-                None => finding.change.clone(),
+            let change = &finding.change;
+            let takes = if finding.suggestions.len() == 1 { "it takes" } else { "they take" };
+            let remedy = match self.size(finding) {
+                Some(size) => format!("{change}; {takes} about {}.", bytes(as_f64(size))),
+                None => change.clone(),
             };
             Some(Finding {
                 name: format!("{}: {shown}", finding.kind.title()),
@@ -101,7 +103,13 @@ impl PlanReport {
         let numbers = ["size", "statements", "writers"].map(Column::right);
         let mut table = Table::new("Suggested indexes", words.into_iter().chain(numbers));
         for index in &self.analysis.suggestions {
-            let best = index.gains.first().map(|gain| cost_change(gain.before, gain.after));
+            let best = index.gains.first().map(|gain| {
+                let costs = cost_change(gain.before, gain.after);
+                match self.sql(&gain.with) {
+                    with if with.is_empty() => costs,
+                    with => format!("{costs} with {with}"),
+                }
+            });
             let number = |number: usize| Cell::from(Quantity::new(as_f64(number as u64), Unit::Count));
             let replaces = (!index.replaces.is_empty()).then(|| index.replaces.join(", "));
             table.add_row([

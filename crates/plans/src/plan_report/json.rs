@@ -85,16 +85,20 @@ impl PlanReport {
         })
     }
 
-    /// Returns the index that helps a statement most, with the statement's cost after its creation. `null` if no index
-    /// helps.
+    /// Returns the indexes of the plan that improves a statement most, with the statement's cost after their creation.
+    /// `null` if no index helps.
     fn suggestion_to_json(&self, statement: usize) -> Value {
-        let gains = self.analysis.suggestions.iter().flat_map(|index| {
-            index.gains.iter().filter(|gain| gain.statement == statement).map(move |gain| (index, gain))
+        let suggestions = self.analysis.suggestions.iter().enumerate();
+        let gains = suggestions.flat_map(|(place, index)| {
+            index.gains.iter().filter(|gain| gain.statement == statement).map(move |gain| (place, gain))
         });
         let best = gains
             .max_by(|(_, one), (_, other)| (one.before - one.after).total_cmp(&(other.before - other.after)));
-        best.map_or(Value::Null, |(IndexSuggestion { sql, bytes, .. }, gain)| {
-            json!({ "sql": sql, "cost": gain.after, "bytes": bytes })
+        best.map_or(Value::Null, |(place, gain)| {
+            let mut places = [&[place][..], &gain.with].concat();
+            places.sort_unstable();
+            let bytes: u64 = places.iter().map(|place| self.analysis.suggestions[*place].bytes).sum();
+            json!({ "sql": self.sql(&places), "cost": gain.after, "bytes": bytes })
         })
     }
 
@@ -108,6 +112,7 @@ impl PlanReport {
                     "statements": gains.iter().map(|gain| json!({
                         "statement": analysis.statements.get(gain.statement).map(|one| &one.normalized),
                         "before": gain.before, "after": gain.after,
+                        "with": gain.with.iter().map(|place| self.sql(&[*place])).collect::<Vec<_>>(),
                     })).collect::<Vec<_>>(),
                 })
             },

@@ -7,9 +7,7 @@ mod summary;
 use crate::day::day;
 use crate::numbers::{bytes, cost, number};
 use crate::statistics::PAGE_SIZE;
-use crate::{
-    Analysis, BaselineChanges, IndexSuggestion, OverPlanBudget, PlanFinding, RelationKind, Statistics,
-};
+use crate::{Analysis, BaselineChanges, OverPlanBudget, PlanFinding, RelationKind, Statistics};
 
 /// Maximum length of a column list that is printed in full, in characters.
 const SHORT_LIST: usize = 20;
@@ -120,9 +118,16 @@ fn without_columns(statement: &str) -> String {
 }
 
 impl PlanReport {
-    /// Returns the suggestion that solves a finding.
-    fn suggestion(&self, finding: &PlanFinding) -> Option<&IndexSuggestion> {
-        self.analysis.suggestions.get(finding.suggestion?)
+    /// Returns the total size in bytes of the suggestions that solve a finding. `None` if no suggestion does.
+    fn size(&self, finding: &PlanFinding) -> Option<u64> {
+        let solution = finding.suggestions.iter().filter_map(|place| self.analysis.suggestions.get(*place));
+        (!finding.suggestions.is_empty()).then(|| solution.map(|index| index.bytes).sum())
+    }
+
+    /// Returns the SQL statements that create the suggestions at `places`.
+    fn sql(&self, places: &[usize]) -> String {
+        let indexes = places.iter().filter_map(|place| self.analysis.suggestions.get(*place));
+        indexes.map(|index| index.sql.as_str()).collect::<Vec<_>>().join("; ")
     }
 
     /// Returns the costs before and after the finding's change.

@@ -102,12 +102,13 @@ impl PlanReport {
         for finding in findings.iter().take(MAX_FINDINGS) {
             let seconds = finding.seconds.map(|(from, to)| format!(" About {} a call.", seconds(from, to)));
             lines.add("", &format!("{}{}", finding.evidence, seconds.unwrap_or_default()));
-            match self.suggestion(finding) {
-                Some(index) => {
-                    let size = bytes(report::as_f64(index.bytes));
-                    lines.add("  →", &format!("{}  ({}, about {size})", index.sql, Self::costs(finding)));
+            let change = &finding.change;
+            match self.size(finding) {
+                Some(size) => {
+                    let size = bytes(report::as_f64(size));
+                    lines.add("  →", &format!("{change}  ({}, about {size})", Self::costs(finding)));
                 }
-                None => lines.add("  →", &finding.change),
+                None => lines.add("  →", change),
             }
         }
         if let Some(more) = findings.len().checked_sub(MAX_FINDINGS + 1) {

@@ -2,8 +2,8 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    ChangedPlan, ExplainedPlan, ExplainedStatement, IndexGain, Plan, PlanFindingKind, PlanMode,
-    SequentialRead, Shape,
+    ChangedPlan, ExplainedPlan, ExplainedStatement, IndexGain, IndexSuggestion, Plan, PlanFindingKind,
+    PlanMode, SequentialRead, Shape,
 };
 
 fn statement(text: &str, cost: f64, tests: &[&str]) -> ExplainedStatement {
@@ -37,14 +37,20 @@ fn report() -> PlanReport {
             cost_after: Some(206.8),
             seconds: Some((1.0, 20.0)),
             evidence: "It reads 4.00 GB of orders, 48 million rows, to find 240.".to_owned(),
-            change: "Create an index.".to_owned(),
-            suggestion: Some(0),
+            change: "CREATE INDEX ON orders (customer_id)".to_owned(),
+            suggestions: vec![0],
         }],
         suggestions: vec![IndexSuggestion {
             sql: "CREATE INDEX ON orders (customer_id)".to_owned(),
             table: "orders".to_owned(),
             bytes: 1_030_000_000,
-            gains: vec![IndexGain { statement: 0, before: 774_288.4, after: 206.8, foreign_key: false }],
+            gains: vec![IndexGain {
+                statement: 0,
+                before: 774_288.4,
+                after: 206.8,
+                with: Vec::new(),
+                foreign_key: false,
+            }],
             replaces: Vec::new(),
             writers: 3,
         }],
@@ -150,6 +156,33 @@ fn json_has_a_plan_for_each_statement() {
     assert_eq!(json["plans"][1]["suggestion"], json!(null));
     assert_eq!(json["baseline"]["changed"][0]["after"][1], "  Seq Scan on t");
     assert_eq!(json["plan_facts"]["unused"][0], "orders_note_idx");
+}
+
+#[test]
+fn every_format_names_all_needed_indexes() {
+    let mut report = report();
+    let first = &mut report.analysis.suggestions[0];
+    let other = IndexSuggestion { sql: "CREATE INDEX ON lines (sku)".to_owned(), ..first.clone() };
+    first.gains[0].with = vec![1];
+    report.analysis.suggestions.push(other);
+    report.analysis.suggestions[1].gains[0].with = vec![0];
+    let both = "CREATE INDEX ON orders (customer_id); CREATE INDEX ON lines (sku)";
+    report.analysis.findings[0].suggestions = vec![0, 1];
+    report.analysis.findings[0].change = both.to_owned();
+    let summary: Vec<String> = report.summary(120).split_whitespace().map(str::to_owned).collect();
+    let expected = format!("→ {both} (cost 774,288 → 207, about 2.06 GB)");
+    assert!(summary.join(" ").contains(&expected), "{summary:?}");
+    let report = report.report("pytest");
+    let json = report.to_json();
+    let suggestion = &json["plans"][0]["suggestion"];
+    assert_eq!((&suggestion["sql"], &suggestion["bytes"]), (&json!(both), &json!(2_060_000_000_u64)));
+    assert_eq!(
+        json["plan_facts"]["suggestions"][1]["statements"][0]["with"],
+        json!(["CREATE INDEX ON orders (customer_id)"])
+    );
+    let markdown = report.to_markdown().replace('\\', "");
+    assert!(markdown.contains(&format!("{both}; they take about 2.06 GB.")), "{markdown}");
+    assert!(markdown.contains("774,288 → 207 with CREATE INDEX ON lines (sku)"), "{markdown}");
 }
 
 #[test]

@@ -9,5 +9,6 @@ mod import;
 mod production;
 mod recording;
 mod run;
+mod solutions;
 mod suggestions;
 mod suite;
