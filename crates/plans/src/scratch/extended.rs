@@ -15,6 +15,7 @@ use super::applied::{Applied, Reason};
 use super::error::{During, ScratchError};
 use super::sizes::number;
 use crate::file::validation;
+use crate::redact::without_literals;
 use crate::{CommonCombination, ExtendedStatistics, Statistics};
 
 /// Magic numbers at the start of the binary forms, and the only type number that each form has.
@@ -44,6 +45,18 @@ struct Object {
     columns: Vec<(i16, String)>,
 }
 
+impl Object {
+    /// Replaces the literals in those expressions that the file only has without literals.
+    fn redact_like(&mut self, extended: &ExtendedStatistics) {
+        for (_, name) in self.columns.iter_mut().filter(|(number, _)| *number < 0) {
+            let redacted = without_literals(name);
+            if !extended.columns.contains(name) && extended.columns.contains(&redacted) {
+                *name = redacted;
+            }
+        }
+    }
+}
+
 /// Imports extended statistics. Requires that [`super::relations::import`] has matched the relations.
 pub(super) fn import(
     session: &mut AdminConnection,
@@ -62,6 +75,7 @@ pub(super) fn import(
             applied.leave_out(label, Reason::ExtendedOnlyInProduction);
             continue;
         };
+        object.redact_like(extended);
         match write(session, major, object, extended) {
             Ok(Ok(())) => {
                 applied.extended += 1;

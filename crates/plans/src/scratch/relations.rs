@@ -3,11 +3,12 @@
 //! Tables are matched by schema and name. Indexes are matched by name and definition or, failing that, by definition
 //! alone, because frameworks change how they name indexes from version to version.
 
-use server::AdminConnection;
+use server::{AdminConnection, SessionError};
 
 use super::applied::{Applied, Reason};
 use super::error::{During, ScratchError};
 use super::rows::Rows;
+use crate::redact::without_literals;
 use crate::{RelationKind, RelationStatistics, Statistics};
 
 /// Matches relations and updates `pg_class`.
@@ -28,6 +29,22 @@ CREATE FUNCTION pg_temp.without_name(definition text, name text) RETURNS text LA
                 || substr(definition, strpos(definition, ' INDEX ') + 7 + length(quote_ident(name)))
            ELSE definition END
 $$";
+
+/// Selects the copy's index definitions whose literals the file may lack.
+const WITH_LITERALS: &str = "
+SELECT l.oid, l.definition FROM template_relation l
+WHERE l.definition IS NOT NULL
+      AND EXISTS (SELECT FROM production_relation p WHERE p.schema = l.schema AND p.table_name = l.table_name
+                  AND strpos(p.definition, '?') > 0)";
+
+/// Redacts the copy's index definitions that match a definition in the file only without their literals.
+const REDACT: &str = "
+UPDATE template_relation l SET definition = d.definition FROM redacted_definition d
+WHERE d.oid = l.oid
+      AND EXISTS (SELECT FROM production_relation p WHERE p.schema = l.schema AND p.table_name = l.table_name
+                  AND p.definition = d.definition)
+      AND NOT EXISTS (SELECT FROM production_relation p WHERE p.schema = l.schema AND p.table_name = l.table_name
+                      AND p.definition = l.definition)";
 
 /// Selects production's relations that the copy lacks or defines differently. Omits indexes whose table is missing.
 const ONLY_IN_PRODUCTION: &str = "
@@ -66,8 +83,23 @@ pub(super) fn import(
         }
     }
     rows.copy_to(session, "production_relation").during("import the sizes of tables")?;
-    session.query(MATCH).during("match tables and indexes")?;
+    let (before, after) = MATCH.split_once("-- Match relations").unwrap_or((MATCH, ""));
+    session.query(before).during("match tables and indexes")?;
+    redact_definitions(session).during("match tables and indexes")?;
+    session.query(&format!("--{after}")).during("match tables and indexes")?;
     report(session, statistics, applied)
+}
+
+/// Replaces the literals in the copy's index definitions, where the file has a redacted definition.
+fn redact_definitions(session: &mut AdminConnection) -> Result<(), SessionError> {
+    let mut rows = Rows::default();
+    for row in session.query(WITH_LITERALS)? {
+        let [Some(oid), Some(definition)] = &row[..] else { continue };
+        rows.add(&[Some(oid), Some(&without_literals(definition))]);
+    }
+    session.query("CREATE TEMP TABLE redacted_definition (oid oid, definition text)")?;
+    rows.copy_to(session, "redacted_definition")?;
+    session.query(REDACT).map(drop)
 }
 
 /// Checks a relation's numbers. Returns the reason if they can't be valid.

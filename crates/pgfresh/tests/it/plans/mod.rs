@@ -8,6 +8,7 @@ mod hostile;
 mod import;
 mod production;
 mod recording;
+mod redacted;
 mod run;
 mod solutions;
 mod suggestions;
