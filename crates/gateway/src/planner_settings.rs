@@ -1,7 +1,7 @@
 //! Tracks the session settings that affect query plans and the meaning of names, such as `search_path`.
 //!
 //! The tracker recognizes only plain forms: startup parameters, SET, RESET, DISCARD ALL, and a SELECT that only calls
-//! `set_config`. It doesn't notice changes inside functions, and ROLLBACK TO SAVEPOINT doesn't revert a change here.
+//! `set_config`. It doesn't notice changes inside functions.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -51,8 +51,26 @@ pub(crate) struct PlannerSettings {
     committed: Settings,
     session: Settings,
     current: Settings,
+    /// The transaction's savepoints, oldest first.
+    savepoints: Vec<Savepoint>,
     in_changed_transaction: bool,
     has_failed: bool,
+}
+
+/// The settings at a savepoint.
+#[derive(Debug)]
+struct Savepoint {
+    name: String,
+    session: Settings,
+    current: Settings,
+}
+
+/// A statement about a savepoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum SavepointStatement {
+    Define(String),
+    RollBackTo(String),
+    Release(String),
 }
 
 /// A change to one setting or to all settings. Without a value, the setting returns to its value at session start.
@@ -93,8 +111,12 @@ impl PlannerSettings {
         Change::read(statement, &[any.clone(), any.clone(), any]).is_some()
     }
 
-    /// Applies a successful statement. Returns true if it has one of the forms that change settings.
+    /// Applies a successful statement. Returns true if it has one of the forms that change settings, or returns to a
+    /// savepoint.
     pub(crate) fn apply(&mut self, statement: &str, values: &[BoundValue]) -> bool {
+        if let Some(statement) = SavepointStatement::read(statement) {
+            return self.apply_savepoint(statement);
+        }
         let Some(change) = Change::read(statement, values) else { return false };
         let Change { name, value, is_local } = change;
         let Some(name) = name else {
@@ -113,6 +135,33 @@ impl PlannerSettings {
         true
     }
 
+    fn apply_savepoint(&mut self, statement: SavepointStatement) -> bool {
+        let place = |name: &String| self.savepoints.iter().rposition(|known| known.name == *name);
+        match statement {
+            SavepointStatement::Define(name) => {
+                let (session, current) = (self.session.clone(), self.current.clone());
+                self.savepoints.push(Savepoint { name, session, current });
+                false
+            }
+            SavepointStatement::Release(name) => {
+                if let Some(place) = place(&name) {
+                    self.savepoints.truncate(place);
+                }
+                false
+            }
+            SavepointStatement::RollBackTo(name) => {
+                let Some(place) = place(&name) else { return false };
+                let savepoint = &self.savepoints[place];
+                self.session.clone_from(&savepoint.session);
+                self.current.clone_from(&savepoint.current);
+                self.savepoints.truncate(place + 1);
+                // The transaction goes on, so its COMMIT works again.
+                self.has_failed = false;
+                true
+            }
+        }
+    }
+
     /// Records that a statement has failed, so that the next COMMIT of an open transaction rolls back.
     pub(crate) fn failed(&mut self) {
         self.has_failed = true;
@@ -121,6 +170,7 @@ impl PlannerSettings {
     /// Ends the transaction. Returns true if the settings might have changed.
     pub(crate) fn end_transaction(&mut self, commits: bool) -> bool {
         let has_failed = mem::take(&mut self.has_failed);
+        self.savepoints.clear();
         if !mem::take(&mut self.in_changed_transaction) {
             return false;
         }
@@ -143,6 +193,40 @@ fn set(settings: &mut Settings, name: &str, value: Option<&String>) {
 
 fn is_followed(name: &str) -> bool {
     NAMES.binary_search(&name).is_ok() || name.starts_with("enable_") || name.starts_with("geqo")
+}
+
+impl SavepointStatement {
+    fn read(statement: &str) -> Option<Self> {
+        let mut lexer = SqlLexer::new(statement.as_bytes(), true);
+        // The longest form is ROLLBACK TRANSACTION TO SAVEPOINT name.
+        let tokens: Vec<_> = std::iter::from_fn(|| lexer.token()).take(6).collect();
+        let (first, mut rest) = tokens.split_first()?;
+        if first.is_word(b"savepoint") {
+            let [name] = rest else { return None };
+            return Some(Self::Define(name.name()?));
+        }
+        let rolls_back = first.is_word(b"rollback");
+        if rolls_back {
+            if let [word, more @ ..] = rest
+                && (word.is_word(b"work") || word.is_word(b"transaction"))
+            {
+                rest = more;
+            }
+            let [to, more @ ..] = rest else { return None };
+            if !to.is_word(b"to") {
+                return None;
+            }
+            rest = more;
+        } else if !first.is_word(b"release") {
+            return None;
+        }
+        let name = match rest {
+            [name] => name.name()?,
+            [word, name] if word.is_word(b"savepoint") => name.name()?,
+            _ => return None,
+        };
+        Some(if rolls_back { Self::RollBackTo(name) } else { Self::Release(name) })
+    }
 }
 
 impl Change {
@@ -349,5 +433,35 @@ mod tests {
         settings.end_transaction(true);
         assert_eq!(path(&settings).as_deref(), Some("\"a\""));
         assert!(!settings.end_transaction(false));
+    }
+    #[test]
+    fn rollback_to_savepoint_restores_its_settings() {
+        let mut settings = settings(&[]);
+        let path = |settings: &PlannerSettings| settings.current.get("search_path").cloned();
+        settings.apply("SET search_path TO a", &[]);
+        settings.end_transaction(true);
+        for (statement, expected) in [
+            ("SAVEPOINT \"One\"", "a"),
+            ("SET LOCAL search_path TO b", "b"),
+            ("savepoint two", "b"),
+            ("SET search_path TO c", "c"),
+            ("ROLLBACK WORK TO SAVEPOINT TWO", "b"),
+            ("SET search_path TO d", "d"),
+            ("rollback to nothing", "d"),
+            ("ROLLBACK TO two", "b"),
+            ("RELEASE SAVEPOINT two", "b"),
+            ("ROLLBACK TRANSACTION TO two", "b"),
+            ("ROLLBACK TO \"One\"", "a"),
+        ] {
+            settings.apply(statement, &[]);
+            assert_eq!(path(&settings), Some(format!("\"{expected}\"")), "{statement}");
+        }
+        settings.failed();
+        settings.apply("ROLLBACK TO \"One\"", &[]);
+        settings.apply("SET search_path TO e", &[]);
+        settings.end_transaction(true);
+        assert_eq!(path(&settings).as_deref(), Some("\"e\""));
+        settings.apply("ROLLBACK TO \"One\"", &[]);
+        assert_eq!(path(&settings).as_deref(), Some("\"e\""));
     }
 }

@@ -346,11 +346,13 @@ impl State {
             return Part::Setting(part.into());
         }
         match (first.as_slice(), second.as_slice()) {
-            (b"set" | b"reset" | b"discard", _) => return Part::Setting(part.into()),
+            (b"set" | b"reset" | b"discard" | b"savepoint" | b"release", _) => {
+                return Part::Setting(part.into());
+            }
             (b"prepare", b"transaction") | (b"commit" | b"end", _) => return Part::End(true),
             (b"rollback" | b"abort", second) if second != b"prepared" => {
                 let is_savepoint = second == b"to" || words.next().is_some_and(|third| third == b"to");
-                return if is_savepoint { Part::Other } else { Part::End(false) };
+                return if is_savepoint { Part::Setting(part.into()) } else { Part::End(false) };
             }
             (b"execute", _) => return Part::SqlExecution,
             (first, _) if OTHERS.contains(&first) => return Part::Other,

@@ -29,10 +29,14 @@ fn statements_of_every_form_are_explained(major: u32) {
             -c 'BEGIN; DECLARE c CURSOR FOR SELECT id FROM orders WHERE id > 40; FETCH 1 FROM c; COMMIT' \
             -c 'COPY (SELECT customer_id FROM orders) TO STDOUT' -c 'PREPARE p AS SELECT 1' -c 'EXECUTE p' \
             -c 'CREATE TABLE made (id int)' -c 'SELECT * FROM made'
+        $psql -d two -c 'BEGIN; SAVEPOINT s; SET LOCAL enable_indexscan = off; SET LOCAL enable_bitmapscan = off; ROLLBACK TO s;
+            SELECT price FROM shop.items WHERE id = 4; COMMIT'
         PGOPTIONS='-c search_path=shop' $psql -d two -c 'SELECT id FROM items WHERE id = 1'
         ! $psql -d two -c 'SELECT nonsense FROM orders'
     ";
     let report = suite.report(&[], script);
+    let after_rollback = shapes(&report, "SELECT price FROM shop.items WHERE id = ?");
+    assert_eq!(after_rollback, r#"[["Index Scan using items_pkey on shop.items"]]"#, "{report:#}");
     let by_id = plan(&report, "SELECT note FROM orders WHERE id = ?");
     assert_eq!((&by_id["runs"], &by_id["tests"]), (&json!(2), &json!(["test_one", "two"])), "{report:#}");
     assert_eq!(by_id["shapes"], json!([["Index Scan using orders_pkey on orders"]]));
