@@ -58,6 +58,7 @@ pub(crate) fn index(name: &str, table: &str, keys: &str) -> CatalogIndex {
         unique: false,
         constraint: false,
         pages: 100,
+        rows: -1.0,
     }
 }
 

@@ -154,7 +154,7 @@ pub struct CatalogColumn {
 }
 
 /// An existing index of a [`CatalogTable`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct CatalogIndex {
     /// Name of the schema.
     pub schema: String,
@@ -171,6 +171,8 @@ pub struct CatalogIndex {
     pub constraint: bool,
     /// Size in pages of 8 KiB. 0 for partitioned indexes.
     pub pages: u64,
+    /// Estimated number of rows in the index. -1 if unknown.
+    pub rows: f64,
 }
 
 /// A foreign key of a [`CatalogTable`].

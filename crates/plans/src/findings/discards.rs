@@ -6,13 +6,14 @@
 
 use super::{Problem, read_seconds};
 use crate::conditions::{Test, conjuncts, references, single_reference, test};
+use crate::definition::IndexDefinition;
 use crate::names::{full_name, short_name, sql_name};
 use crate::numbers::distinct_values;
 use crate::numbers::{number, percent};
 use crate::tables::{Tables, page_bytes};
 use crate::walk::Visit;
 use crate::workload::{CachedPlanner, Item};
-use crate::{BoundStatement, Limits, Node, PlanFindingKind, PlanMode};
+use crate::{BoundStatement, CatalogTable, Limits, Node, PlanFindingKind, PlanMode};
 
 /// Time to fetch a row through an index, in seconds: from memory, and from a disk.
 const FETCH: (f64, f64) = (0.5e-6, 100e-6);
@@ -101,23 +102,23 @@ fn rows_of_index(
     if node.kind == "Bitmap Heap Scan" {
         return node.children.first().map(|bitmap| bitmap.rows);
     }
-    let Some(condition) = node.text("Index Cond") else { return Some(table.rows) };
+    let (index_rows, predicate) = rows_and_predicate(node, table);
     let alias = node.text("Alias")?;
+    let Some(condition) = node.text("Index Cond") else {
+        return match predicate {
+            Some(predicate) if index_rows <= 0.0 => ask(cached, item, table, alias, &predicate),
+            Some(_) => Some(index_rows),
+            None => Some(table.rows),
+        };
+    };
     let is_own = references(condition).iter().all(|reference| reference.alias == alias);
     let has_values = !condition.contains('$') && !condition.contains("Plan ");
     if is_own && has_values {
-        let text = format!(
-            "SELECT FROM {} AS {} WHERE {condition}",
-            full_name(&table.schema, &table.name),
-            sql_name(alias)
-        );
-        let question =
-            BoundStatement { text, settings: item.question.settings.clone(), ..BoundStatement::default() };
-        let plan = cached.ask(&question, PlanMode::Custom)?;
-        // The outermost node is above any Gather, so its row count includes all processes.
-        return Some(plan.root.rows);
+        let predicate = predicate.map(|predicate| format!(" AND ({predicate})")).unwrap_or_default();
+        return ask(cached, item, table, alias, &format!("{condition}{predicate}"));
     }
-    let mut rows = table.rows;
+    let all = if predicate.is_some() && index_rows > 0.0 { index_rows } else { table.rows };
+    let mut rows = all;
     for part in conjuncts(condition) {
         let Some(Test::Comparison { left, operator: "=", any: false, .. }) = test(part) else { continue };
         let column = single_reference(left)?;
@@ -125,5 +126,33 @@ fn rows_of_index(
         rows *= (1.0 - column.null_fraction) / distinct_values(column.distinct?, table.rows).max(1.0);
     }
     // Without an equality condition there is no estimate.
-    (rows < table.rows).then_some(rows)
+    (rows < all).then_some(rows)
+}
+
+/// Returns the planner's estimate of how many rows of a table meet a condition.
+fn ask(
+    cached: &mut CachedPlanner<'_>,
+    item: &Item,
+    table: &CatalogTable,
+    alias: &str,
+    condition: &str,
+) -> Option<f64> {
+    let table = full_name(&table.schema, &table.name);
+    let text = format!("SELECT FROM {table} AS {} WHERE {condition}", sql_name(alias));
+    let question =
+        BoundStatement { text, settings: item.question.settings.clone(), ..BoundStatement::default() };
+    let plan = cached.ask(&question, PlanMode::Custom)?;
+    // The outermost node is above any Gather, so its row count includes all processes.
+    Some(plan.root.rows)
+}
+
+/// Returns the row count of the index that a node reads, and the condition of a partial index. The row count is 0 or
+/// negative if it is unknown.
+fn rows_and_predicate(node: &Node, table: &CatalogTable) -> (f64, Option<String>) {
+    let mut indexes = table.indexes.iter();
+    let Some(index) = indexes.find(|index| node.text("Index Name") == Some(&index.name)) else {
+        return (-1.0, None);
+    };
+    let definition = IndexDefinition::parse(&table.schema, &table.name, &index.definition);
+    (index.rows, definition.and_then(|definition| definition.predicate))
 }

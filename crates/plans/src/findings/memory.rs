@@ -46,12 +46,7 @@ fn demand(visit: &Visit<'_>, visits: &[Visit<'_>]) -> Option<(PlanFindingKind, f
     match node.kind.as_str() {
         "Sort" => {
             let input = node.children.first()?;
-            let parent = visit.parent.map(|parent| visits[parent].node);
-            // A sort below a LIMIT only holds as many rows as the LIMIT returns.
-            let rows = match parent.filter(|parent| parent.kind == "Limit") {
-                Some(limit) => limit.rows.min(input.rows),
-                None => input.rows,
-            };
+            let rows = bound(visit, visits).unwrap_or(f64::INFINITY).min(input.rows);
             Some((PlanFindingKind::LargeSort, rows, bytes(rows, input.width, HEADER)))
         }
         "Hash" => {
@@ -63,6 +58,30 @@ fn demand(visit: &Visit<'_>, visits: &[Visit<'_>]) -> Option<(PlanFindingKind, f
         }
         _ => None,
     }
+}
+
+/// Nodes that pass the bound of a LIMIT on to their input. Source: `ExecSetTupleBound`.
+const PASSING: &[&str] = &["Gather", "Gather Merge", "Append", "Merge Append", "Result", "Subquery Scan"];
+
+/// Returns the number of rows that a LIMIT above a sort needs from it: those that it skips and those that it returns.
+/// `None` if no LIMIT bounds the sort.
+fn bound(visit: &Visit<'_>, visits: &[Visit<'_>]) -> Option<f64> {
+    let mut below = visit.node;
+    let mut parent = visit.parent;
+    while let Some(above) = parent.map(|parent| &visits[parent]) {
+        if above.node.kind == "Limit" {
+            let run = below.total_cost - below.startup_cost;
+            // EXPLAIN doesn't show the OFFSET. The planner adds the cost of the skipped rows to the LIMIT's startup cost.
+            let skipped = (above.node.startup_cost - below.startup_cost).max(0.0);
+            let skipped = if run > 0.0 { (skipped / run).min(1.0) * below.rows } else { 0.0 };
+            return Some(skipped + above.node.rows);
+        }
+        if !PASSING.contains(&above.node.kind.as_str()) || above.node.text("Filter").is_some() {
+            return None;
+        }
+        (below, parent) = (above.node, above.parent);
+    }
+    None
 }
 
 fn problem(kind: PlanFindingKind, visit: &Visit<'_>, rows: f64, size: f64, memory: f64) -> Problem {

@@ -89,6 +89,47 @@ fn sorts_and_hashes_beyond_their_memory_are_found() {
 }
 
 #[test]
+fn each_scan_of_a_table_keeps_its_own_rows() {
+    let scan = |alias: &str, rows: f64, filter: &str| {
+        let properties =
+            json!({"Relation Name": "orders", "Schema": "public", "Alias": alias, "Filter": filter});
+        node("Seq Scan", (0.0, 1e6), rows, &properties, &[])
+    };
+    let scans = [scan("e", 600.0, "(e.d = $1)"), scan("f", 20_000.0, "(f.kind = 1)")];
+    let problems = found(&node("Append", (0.0, 2e6), 600.0, &json!({}), &scans));
+    let [problem] = problems.as_slice() else { panic!("{problems:?}") };
+    assert_eq!(
+        problem.evidence,
+        "The plan reads all 48 million rows of orders (4.29 GB), and keeps about 600 where (e.d = $1). Another scan of \
+         the plan reads orders, too."
+    );
+    let gather =
+        node("Gather", (0.0, 1e6), 1.0, &json!({"Workers Planned": 2}), &[scan("e", 1.0, "(e.d = 1)")]);
+    assert!(found(&gather)[0].evidence.contains("keeps about 1 where"), "{:?}", found(&gather));
+}
+
+#[test]
+fn limit_bounds_sorts_of_parallel_workers() {
+    let sort =
+        |properties: &Value| node("Sort", (9e5, 9.1e5), 1e6, properties, &[scan("customers", &json!({}))]);
+    let sort = sort(&json!({"Sort Key": ["customers.id"]}));
+    let gather = |properties: &Value| {
+        let mut properties = properties.clone();
+        properties["Workers Planned"] = json!(2);
+        node("Gather Merge", (9e5, 1e6), 1e6, &properties, std::slice::from_ref(&sort))
+    };
+    let limit =
+        |startup: f64, child: Value| node("Limit", (startup, startup + 10.0), 10.0, &json!({}), &[child]);
+    let sorts = |root: &Value| found(root).iter().any(|problem| problem.kind == PlanFindingKind::LargeSort);
+    assert!(!sorts(&limit(9e5, gather(&json!({})))));
+    // An OFFSET of half of the rows.
+    assert!(sorts(&limit(9.5e5, gather(&json!({})))));
+    assert!(sorts(&gather(&json!({}))));
+    let unique = node("Unique", (9e5, 1e6), 1e6, &json!({}), &[sort.clone()]);
+    assert!(sorts(&limit(9e5, unique)));
+}
+
+#[test]
 fn nested_loop_counts_its_repetitions() {
     let outer = scan("customers", &json!({"Parent Relationship": "Outer"}));
     let inner = json!({

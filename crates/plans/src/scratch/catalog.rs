@@ -37,7 +37,7 @@ ORDER BY a.attrelid, a.attnum";
 const INDEXES: &str = "
 SELECT i.indrelid, n.nspname, c.relname, pg_catalog.pg_get_indexdef(c.oid), pn.nspname, p.relname, i.indisunique,
        i.indisreplident OR EXISTS (SELECT FROM pg_catalog.pg_constraint k WHERE k.conindid = c.oid AND k.contype IN ('p', 'u', 'x')),
-       CASE WHEN c.relkind = 'I' THEN 0 ELSE pg_catalog.pg_relation_size(c.oid) / 8192 END
+       CASE WHEN c.relkind = 'I' THEN 0 ELSE pg_catalog.pg_relation_size(c.oid) / 8192 END, c.reltuples
 FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid
      JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
      LEFT JOIN pg_catalog.pg_inherits h ON h.inhrelid = c.oid
@@ -92,6 +92,7 @@ impl Scratch {
                 unique: row[6].as_deref() == Some("t"),
                 constraint: row[7].as_deref() == Some("t"),
                 pages: number(row[8].as_ref()),
+                rows: number(row[9].as_ref()),
             });
         }
         for row in self.session.query(&self.server, FOREIGN_KEYS)? {

@@ -1,6 +1,6 @@
 //! Tests that the cost after a suggestion is the one with exactly the indexes that the finding names.
 
-use plans::{Analysis, BoundStatement, Limits, Scratch, SuiteStatement, analyze};
+use plans::{Analysis, BoundStatement, Limits, PlanFindingKind, Scratch, SuiteStatement, analyze};
 
 use super::production::Production;
 
@@ -10,6 +10,8 @@ const SAME_COST: f64 = 0.1;
 const SCHEMA: &str = "
 CREATE TABLE customers (id bigint PRIMARY KEY, country text, city text, name text, created timestamptz, active boolean, filler text);
 CREATE STATISTICS cc ON country, city FROM customers;
+CREATE INDEX cust_active ON customers (created) WHERE active;
+CREATE VIEW vcust AS SELECT id, name, country, created FROM customers WHERE active;
 CREATE TABLE ev (id bigint PRIMARY KEY, customer_id bigint, big int, small int, kind text, d date, pt point, area box, ip inet,
                  attrs jsonb, score int, filler text);";
 
@@ -27,6 +29,8 @@ VACUUM FULL; VACUUM ANALYZE;";
 struct Pair {
     production: Production,
     scratch: Scratch,
+    limits: Limits,
+    settings: Vec<(String, String)>,
 }
 
 impl Pair {
@@ -34,18 +38,22 @@ impl Pair {
         let mut production = Production::new(15, SCHEMA, ROWS);
         production.session.query("SET jit = off").unwrap();
         let (scratch, _) = production.scratch(&production.statistics());
-        Self { production, scratch }
+        let limits = Limits { scan_bytes: 5_000_000, cost: 500.0, index_pages: 100, ..Limits::default() };
+        Self { production, scratch, limits, settings: Vec::new() }
     }
 
     fn analyze(&mut self, statements: &[&str]) -> Analysis {
         let record = |text: &&str| SuiteStatement {
-            statement: BoundStatement { text: (*text).to_owned(), ..BoundStatement::default() },
+            statement: BoundStatement {
+                text: (*text).to_owned(),
+                settings: self.settings.clone(),
+                ..BoundStatement::default()
+            },
             normalized: (*text).to_owned(),
             ..SuiteStatement::default()
         };
         let statements: Vec<_> = statements.iter().map(record).collect();
-        let limits = Limits { scan_bytes: 5_000_000, cost: 500.0, index_pages: 100, ..Limits::default() };
-        analyze(&mut self.scratch, &statements, &limits)
+        analyze(&mut self.scratch, &statements, &self.limits)
     }
 
     /// Returns a statement's cost on the data with exactly these indexes.
@@ -116,4 +124,22 @@ fn cost_belongs_to_exactly_the_named_indexes() {
         pair.assert_costs(&analysis);
         assert_eq!(indexes(&analysis), expected, "{statements:?}");
     }
+}
+
+#[test]
+fn partial_index_discards_only_its_own_rows() {
+    let mut pair = Pair::new();
+    pair.settings =
+        ["enable_seqscan", "enable_bitmapscan"].map(|name| (name.to_owned(), "off".to_owned())).to_vec();
+    let statement = "SELECT count(name) FROM vcust WHERE country = 'C10'";
+    let analysis = pair.analyze(&[statement]);
+    let finding = analysis.findings.iter().find(|finding| finding.kind == PlanFindingKind::DiscardingScan);
+    assert!(finding.is_none(), "{finding:#?}");
+    pair.limits.discarded_rows = 100.0;
+    pair.limits.discarded_fraction = 0.1;
+    let analysis = pair.analyze(&[statement]);
+    let finding = analysis.findings.iter().find(|finding| finding.kind == PlanFindingKind::DiscardingScan);
+    let evidence = &finding.unwrap().evidence;
+    let starts = ["cust_active finds about 9,", "cust_active finds about 10,"];
+    assert!(starts.iter().any(|start| evidence.starts_with(start)), "{evidence}");
 }
