@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::candidates::{Advice, advise, unused};
+use crate::candidates::{Advice, WeakIndexes, advise, unused};
 use crate::findings::{
-    ForeignKeyCheck, Problem, checks, describe, discarding, expensive_generic, growing_offset, is_chosen,
-    problems, sequential_reads,
+    ForeignKeyCheck, NO_INDEX, Problem, checks, describe, discarding, expensive_generic, growing_offset,
+    is_chosen, problems, sequential_reads,
 };
 use crate::names::short_name;
-use crate::numbers::whole;
+use crate::numbers::{cost, percent, whole};
 use crate::tables::Tables;
 use crate::workload::{CachedPlanner, Item};
 use crate::{
@@ -370,6 +370,12 @@ impl Run<'_> {
             if let Some(place) = item {
                 let item = &items[place];
                 finding.cost = item.before.root.total_cost;
+                if let Some(weak) = advice.weak.get(&place)
+                    && finding.change == NO_INDEX
+                    && problem.table.is_some_and(|table| weak.tables.contains(&table))
+                {
+                    finding.change = too_weak(weak, finding.cost, self.limits);
+                }
                 let plan = after.entry(place).or_insert_with(|| {
                     let used = cached.settled((place, item), &set).map(|found| found.used);
                     used.filter(|used| !used.is_empty()).and_then(|used| cached.plan(item, &used, &[]))
@@ -432,6 +438,17 @@ fn finding(problem: Problem, statement: usize, tests: BTreeSet<String>, tables: 
         change: problem.change,
         suggestions: Vec::new(),
     }
+}
+
+/// Explains why pgfresh doesn't suggest indexes that the planner uses.
+fn too_weak(weak: &WeakIndexes, before: f64, limits: &Limits) -> String {
+    let WeakIndexes { sql, cost: after, .. } = weak;
+    let saved = percent((before - after) / before);
+    let (before, after) = (cost(before), cost(*after));
+    let least = percent(limits.index_gain);
+    format!(
+        "{sql} saves only {saved} of the cost ({before} → {after}). pgfresh suggests an index that saves at least {least}."
+    )
 }
 
 /// Keeps the more important of two findings, with the tests of both.

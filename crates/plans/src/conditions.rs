@@ -172,6 +172,69 @@ fn places(text: &str) -> Vec<(Reference, usize, usize)> {
     found
 }
 
+/// Functions whose literals belong to the expression rather than to a single statement, and types with a modifier.
+const FIXED: &[&[u8]] = &[
+    b"bit",
+    b"character",
+    b"coalesce",
+    b"date_part",
+    b"date_trunc",
+    b"interval",
+    b"jsonb_extract_path",
+    b"jsonb_extract_path_text",
+    b"left",
+    b"lpad",
+    b"nullif",
+    b"numeric",
+    b"replace",
+    b"right",
+    b"round",
+    b"rpad",
+    b"substr",
+    b"substring",
+    b"time",
+    b"timestamp",
+    b"timezone",
+    b"to_char",
+    b"to_tsvector",
+    b"trunc",
+    b"varying",
+];
+
+/// Returns true if an expression contains a literal that is likely to differ from statement to statement, such as
+/// `abs(a - 5)`. Literals of JSON paths, of CASE and of the functions in [`FIXED`] don't count.
+pub(crate) fn has_value(text: &str) -> bool {
+    let tokens = tokens(text);
+    if tokens.iter().any(|placed| placed.token.is_word(b"case")) {
+        return false;
+    }
+    // For each open parenthesis, whether it belongs to a fixed function.
+    let mut calls: Vec<bool> = Vec::new();
+    for (index, placed) in tokens.iter().enumerate() {
+        let before = index.checked_sub(1).map(|before| &tokens[before]);
+        if placed.token.is_sign(b'(') {
+            let is_fixed = before.is_some_and(|name| FIXED.iter().any(|word| name.token.is_word(word)));
+            calls.push(is_fixed);
+        } else if placed.token.is_sign(b')') {
+            calls.pop();
+        }
+        let is_literal =
+            matches!(placed.token.kind, TokenKind::Text | TokenKind::Number | TokenKind::Parameter);
+        let is_path = before.is_some_and(|before| {
+            let operator = text[..before.end].trim_end();
+            operator.ends_with("->") && !operator.ends_with("<->")
+                || operator.ends_with("->>")
+                || operator.ends_with("#>")
+                || operator.ends_with("#>>")
+        });
+        let is_zone = before.is_some_and(|before| before.token.is_word(b"zone"));
+        if is_literal && !is_path && !is_zone && !calls.contains(&true) {
+            return true;
+        }
+    }
+    false
+}
+
 /// Returns the text without white space and without parentheses that enclose the whole text.
 pub(crate) fn without_parentheses(text: &str) -> &str {
     let mut text = text.trim();

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::conditions::{
-    Reference, Test, conjuncts, disjuncts, outer_words, references, single_reference, test, without_alias,
-    without_parentheses,
+    Reference, Test, conjuncts, disjuncts, has_value, outer_words, references, single_reference, test,
+    without_alias, without_parentheses,
 };
 use crate::names::sql_name;
 use crate::tables::Tables;
@@ -27,6 +27,9 @@ const CONDITIONS: &[&str] = &[
 /// Operators that GIN indexes support.
 const CONTAINMENT: &[&str] = &["@>", "<@", "&&", "@@", "?", "?|", "?&", "@?"];
 
+/// Types whose operators GiST indexes support.
+const GEOMETRIC: &[&str] = &["point", "box", "polygon", "circle"];
+
 /// How a plan accesses one table. Keys are columns or expressions, in the form that an index definition uses.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Access {
@@ -38,12 +41,12 @@ pub(crate) struct Access {
     pub(crate) ranges: BTreeSet<String>,
     /// Keys whose beginning is compared with a text.
     pub(crate) prefixes: BTreeSet<String>,
-    /// Access method and key for each containment condition. The key includes an operator class unless it is the
-    /// default.
+    /// Access method and key for each containment condition and each order by distance. The key includes an operator class
+    /// unless it is the default.
     pub(crate) contained: BTreeSet<(&'static str, String)>,
     /// Keys that are compared with another table for equality, by the other table's alias.
     pub(crate) joins: BTreeMap<String, BTreeSet<String>>,
-    /// Keys of the equality conditions that OR connects.
+    /// Keys of the conditions that OR connects.
     pub(crate) alternatives: BTreeSet<String>,
     /// Sort orders, each as a list of keys with their directions.
     pub(crate) orders: BTreeSet<Vec<String>>,
@@ -154,7 +157,13 @@ impl Collector<'_> {
     }
 
     fn alternative(&mut self, text: &str) {
-        let Some(Test::Comparison { left, operator: "=", right, .. }) = test(text) else { return };
+        let (left, right) = match test(text) {
+            Some(Test::Comparison { left, operator: "=" | "<" | "<=" | ">" | ">=", right, .. }) => {
+                (left, right)
+            }
+            Some(Test::Null { of, .. }) => (of, ""),
+            _ => return,
+        };
         for (left, right) in [(left, right), (right, left)] {
             if let Some((key, alias)) = self.key(left, right)
                 && let Some(access) = self.accesses.get_mut(&alias)
@@ -174,7 +183,14 @@ impl Collector<'_> {
                 Some(other) if !any => drop(access.joins.entry(other.alias.clone()).or_default().insert(key)),
                 _ => drop(access.equal.insert(key)),
             },
-            "<" | "<=" | ">" | ">=" if !any => drop(access.ranges.insert(key)),
+            "<" | "<=" | ">" | ">=" if !any && distance(left).is_none() => drop(access.ranges.insert(key)),
+            // PostgreSQL turns these conditions on network addresses into a range.
+            "<<" | "<<=" if matches!(type_name.as_deref(), Some("inet" | "cidr")) => {
+                access.ranges.insert(key);
+            }
+            _ if type_name.as_deref().is_some_and(|name| GEOMETRIC.contains(&name)) => {
+                access.contained.insert(("gist", key));
+            }
             "~~" | "~" | "^@" | "~>=~" | "~<~" if !any && has_prefix(operator, right) => {
                 access.prefixes.insert(format!("{key} text_pattern_ops"));
             }
@@ -201,8 +217,22 @@ impl Collector<'_> {
             return;
         };
         let split: Vec<(&str, &str)> = keys.iter().map(|key| split_direction(key)).collect();
+        if let Some((left, right)) = split.first().and_then(|(first, _)| distance(first)) {
+            for (left, right) in [(left, right), (right, left)] {
+                if let Some((key, _)) = self.key(left, right)
+                    && let Some(access) = self.accesses.get_mut(&alias)
+                {
+                    access.contained.insert(("gist", key));
+                }
+            }
+            return;
+        }
         let mut order = Vec::new();
         for (expression, _) in &split {
+            // An index on such an expression serves only statements with the same value.
+            if has_value(expression) {
+                return;
+            }
             match self.key(expression, "") {
                 Some((key, of)) if of == alias => order.push(key),
                 _ => return,
@@ -278,6 +308,21 @@ fn key_of(text: &str, alias: &str, table: &CatalogTable) -> String {
     let is_call = matches!(words.as_slice(), [(name, 0)] if text[name.len()..].starts_with('('));
     let has_collation = words.iter().any(|(word, _)| *word == "COLLATE");
     if is_call || has_collation { text } else { format!("({text})") }
+}
+
+/// Returns the operands of a distance, such as `place <-> '(1,1)'::point`.
+fn distance(expression: &str) -> Option<(&str, &str)> {
+    match test(expression) {
+        Some(Test::Comparison { left, operator, right, any: false }) => {
+            is_distance(operator).then_some((left, right))
+        }
+        _ => None,
+    }
+}
+
+/// Returns true for operators such as `<->`.
+fn is_distance(operator: &str) -> bool {
+    operator.len() > 2 && operator.starts_with('<') && operator.ends_with('>')
 }
 
 /// Splits a sort key into its expression and its direction. The direction is empty if it is the default.

@@ -20,7 +20,7 @@ use self::drafts::{Frequencies, drafts};
 use crate::definition::IndexDefinition;
 use crate::names::short_name;
 use crate::tables::Tables;
-use crate::workload::{CachedPlanner, Item};
+use crate::workload::{CachedPlanner, Item, Outcome};
 use crate::{CandidateId, IndexGain, IndexSuggestion, Limits, RelationKind};
 
 /// The selected indexes.
@@ -29,8 +29,21 @@ pub(crate) struct Advice {
     /// Suggestions, in the same order as `ids`.
     pub(crate) suggestions: Vec<IndexSuggestion>,
     pub(crate) ids: Vec<CandidateId>,
+    /// Candidates that the planner uses but that save too little, by the place of the item.
+    pub(crate) weak: BTreeMap<usize, WeakIndexes>,
     /// Sentences that describe what was left out.
     pub(crate) notes: Vec<String>,
+}
+
+/// Candidates that save too little of an item's cost.
+#[derive(Debug)]
+pub(crate) struct WeakIndexes {
+    /// SQL statements that create them.
+    pub(crate) sql: String,
+    /// Places of their tables.
+    pub(crate) tables: BTreeSet<usize>,
+    /// Cost of the item with them.
+    pub(crate) cost: f64,
 }
 
 impl Advice {
@@ -68,6 +81,7 @@ pub(crate) fn advise(
         all.into_iter().partition(|id| chooser.created[id].definition.predicate.is_some());
     let set = chooser.choose(&whole, &partial, &columns(&asked));
     let created = chooser.created;
+    let weak = weak(cached, items, &whole, &created, limits);
     if cached.is_exhausted() {
         notes.push(format!(
             "pgfresh stopped after {} EXPLAINs to choose indexes, so that a smaller set of indexes can exist",
@@ -75,7 +89,31 @@ pub(crate) fn advise(
         ));
     }
     let chosen: Vec<(CandidateId, Created)> = set.iter().map(|id| (*id, created[id].clone())).collect();
-    suggestions(cached, items, tables, &chosen, notes, limits)
+    Advice { weak, ..suggestions(cached, items, tables, &chosen, notes, limits) }
+}
+
+/// Returns the candidates that the planner uses but that save less than [`Limits::index_gain`].
+fn weak(
+    cached: &mut CachedPlanner<'_>,
+    items: &[Item],
+    whole: &[CandidateId],
+    created: &BTreeMap<CandidateId, Created>,
+    limits: &Limits,
+) -> BTreeMap<usize, WeakIndexes> {
+    let all: BTreeSet<CandidateId> = whole.iter().copied().collect();
+    let mut found = BTreeMap::new();
+    for (place, item) in items.iter().enumerate() {
+        let before = item.before.root.total_cost;
+        let Some(Outcome { cost, used, .. }) = cached.settled((place, item), &all) else { continue };
+        let is_weak = before >= limits.cost && cost < before && before - cost < limits.index_gain * before;
+        if is_weak && !used.is_empty() {
+            let indexes = || used.iter().map(|id| &created[id]);
+            let sql: Vec<String> = indexes().map(|index| index.definition.to_string()).collect();
+            let tables = indexes().map(|index| index.table).collect();
+            found.insert(place, WeakIndexes { sql: sql.join("; "), tables, cost });
+        }
+    }
+    found
 }
 
 /// Returns the candidates for all plans without duplicates, starting with the most expensive plan.
@@ -157,7 +195,7 @@ fn suggestions(
             writers: writers(items, created.table),
         });
     }
-    Advice { suggestions, ids, notes }
+    Advice { suggestions, ids, notes, ..Advice::default() }
 }
 
 /// Returns the positions in `ids` of the candidates in `some`.

@@ -91,6 +91,27 @@ fn operators_choose_the_access_method() {
 }
 
 #[test]
+fn index_on_a_value_is_no_candidate() {
+    let types = [("pt", "point"), ("ip", "inet"), ("big", "integer"), ("name", "text")];
+    for (order, expected) in [
+        ("(x.pt <-> '(1,1)'::point)", &["USING gist (pt)"][..]),
+        ("abs((x.big - 5))", &[]),
+        ("similarity(x.name, 'foo'::text) DESC", &[]),
+        ("(COALESCE(x.big, 0))", &["(((COALESCE(big, 0))))"]),
+    ] {
+        assert_eq!(drafts_of(&sorted(&[order], scan("")), &types), expected, "{order}");
+    }
+    for (filter, expected) in [
+        ("((x.pt <-> '(1,1)'::point) < '5'::double precision)", &[][..]),
+        ("(x.pt <@ '(5,5),(1,1)'::box)", &["USING gist (pt)"]),
+        ("(x.ip << '10.0.5.0/24'::inet)", &["(ip)"]),
+        ("((x.big IS NULL) OR (x.big > 990))", &["(big)"]),
+    ] {
+        assert_eq!(drafts_of(&scan(filter), &types), expected, "{filter}");
+    }
+}
+
+#[test]
 fn joins_and_alternatives_become_candidates() {
     let types = [("a", "integer"), ("b", "integer")];
     let join = |scan: Value| {

@@ -87,3 +87,29 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn values_in_expressions_are_told_from_their_parts() {
+    for text in [
+        "x.at",
+        "lower((x.name)::text)",
+        "(x.data ->> 'k'::text)",
+        "((x.data -> 'a'::text) #>> '{b,c}'::text[])",
+        "COALESCE(x.score, 0)",
+        "date_trunc('day'::text, x.at)",
+        "(x.at AT TIME ZONE 'UTC'::text)",
+        "(x.price)::numeric(10,2)",
+        "(x.name)::character varying(20)",
+        "CASE WHEN (x.a = 1) THEN 0 ELSE 1 END",
+    ] {
+        assert!(!has_value(text), "{text}");
+    }
+    for text in [
+        "abs((x.big - 5))",
+        "similarity(x.name, 'foo'::text)",
+        "(x.pt <-> '(1,1)'::point)",
+        "(x.a * COALESCE(x.b, 0) + 7)",
+    ] {
+        assert!(has_value(text), "{text}");
+    }
+}

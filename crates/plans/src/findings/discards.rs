@@ -4,7 +4,7 @@
 //! If the condition compares with another table, pgfresh estimates the number instead: the table's rows divided by the
 //! distinct values of the columns.
 
-use super::{Problem, read_seconds};
+use super::{NO_INDEX, Problem, read_seconds};
 use crate::conditions::{Test, conjuncts, references, single_reference, test};
 use crate::definition::IndexDefinition;
 use crate::names::{full_name, short_name, sql_name};
@@ -79,9 +79,7 @@ fn problem(
             super::scans::cut(filter),
             percent(discarded / rows.max(1.0))
         ),
-        change: "pgfresh found no index that serves this condition better. Compare a column or an immutable expression \
-                 with a value, so that an index can have it."
-            .to_owned(),
+        change: NO_INDEX.to_owned(),
         costs: None,
     }
 }

@@ -30,6 +30,10 @@ const DISK_RATE: f64 = 2e8;
 /// Number of rows per second that one process reads and compares, for the fast and for the slow end of estimated times.
 const ROW_RATES: (f64, f64) = (25e6, 7e6);
 
+/// Advice for a scan that no suggested index replaces.
+pub(crate) const NO_INDEX: &str = "The planner uses none of the indexes that pgfresh tried, but pgfresh does not try every kind. Look at the \
+     condition: an index serves a column or an immutable expression, compared with a value.";
+
 /// A problem in a plan.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Problem {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use report::as_f64;
 
-use super::{Problem, read_seconds};
+use super::{NO_INDEX, Problem, read_seconds};
 use crate::names::short_name;
 use crate::numbers::{bytes, number, percent, whole};
 use crate::tables::{Tables, page_bytes};
@@ -14,6 +14,9 @@ use crate::{Limits, Plan, PlanFindingKind, SequentialRead};
 
 /// If a condition keeps at least this fraction of a table's rows, an index can't help.
 const MOST: f64 = 0.05;
+
+/// Fraction of rows that the planner assumes for a range condition without statistics. Source: `DEFAULT_INEQ_SEL`.
+const ASSUMED: f64 = 1.0 / 3.0;
 
 /// A sequential scan of a table. The scans of a partitioned table's partitions count as one scan.
 #[derive(Debug, Clone, Default)]
@@ -153,6 +156,10 @@ fn change(scan: &Scan, rows: f64, name: &str) -> String {
         None => format!(
             "No condition narrows the rows of {name}, so no index helps. A condition, a LIMIT or a summary table would."
         ),
+        Some(_) if (kept - ASSUMED).abs() < 0.001 => format!(
+            "Without statistics of a compared expression, the planner assumes that it keeps a third of {name}. Compare the \
+             column itself, or create statistics or an index on the expression.",
+        ),
         Some(_) if kept >= MOST => format!(
             "The condition keeps {} of {name}, so reading the table is right. Narrow the condition, or keep a summary table.",
             percent(kept)
@@ -160,9 +167,7 @@ fn change(scan: &Scan, rows: f64, name: &str) -> String {
         Some(filter) if filter.contains("~~*") || filter.contains("~~ '%") => {
             "An index of the extension pg_trgm can search within texts. A B-tree cannot.".to_owned()
         }
-        Some(_) => "pgfresh found no index that the planner would use. Look at the condition: an index serves a column \
-                    or an immutable expression, compared with a value."
-            .to_owned(),
+        Some(_) => NO_INDEX.to_owned(),
     }
 }
 

@@ -143,3 +143,29 @@ fn partial_index_discards_only_its_own_rows() {
     let starts = ["cust_active finds about 9,", "cust_active finds about 10,"];
     assert!(starts.iter().any(|start| evidence.starts_with(start)), "{evidence}");
 }
+
+#[test]
+fn operators_get_indexes_that_serve_them() {
+    let mut pair = Pair::new();
+    for (statement, expected) in [
+        ("SELECT * FROM customers WHERE name LIKE 'Name77%'", "customers (name text_pattern_ops)"),
+        ("SELECT * FROM ev WHERE attrs @> '{\"k\": 77}'", "ev USING gin (attrs jsonb_path_ops)"),
+        ("SELECT * FROM ev WHERE pt <@ box(point(1, 1), point(4, 4))", "ev USING gist (pt)"),
+        ("SELECT * FROM ev ORDER BY pt <-> point(1, 1) LIMIT 5", "ev USING gist (pt)"),
+        ("SELECT * FROM ev WHERE ip << '10.0.5.0/24'", "ev (ip)"),
+        ("SELECT * FROM ev WHERE score IS NULL OR score > 990", "ev (score)"),
+    ] {
+        let analysis = pair.analyze(&[statement]);
+        assert_eq!(indexes(&analysis), [expected], "{statement}");
+        pair.assert_costs(&analysis);
+    }
+}
+
+#[test]
+fn index_that_saves_too_little_is_named() {
+    let mut pair = Pair::new();
+    let analysis = pair.analyze(&["SELECT * FROM ev WHERE kind = 'kind1'"]);
+    assert_eq!(indexes(&analysis), [] as [&str; 0]);
+    let change = &analysis.findings[0].change;
+    assert!(change.starts_with("CREATE INDEX ON ev (kind) saves only "), "{change}");
+}
