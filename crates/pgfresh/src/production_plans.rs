@@ -72,11 +72,14 @@ impl PlanOptions {
             let texts: BTreeSet<&str> =
                 statements.iter().map(|statement| statement.normalized.as_str()).collect();
             let count = texts.len();
-            notice!("pgfresh: explaining {count} statements with production's statistics");
+            let statements = if count == 1 { "statement" } else { "statements" };
+            notice!("pgfresh: explaining {count} {statements} with production's statistics");
         }
         let (mut scratch, applied) = Scratch::start(provisioner, &statistics)?;
-        let analysis = plans::analyze(&mut scratch, statements, &Limits::default());
+        let mut analysis = plans::analyze(&mut scratch, statements, &Limits::default());
         scratch.stop()?;
+        let major = provisioner.installation.version().major;
+        analysis.notes.extend(production_statistics::other_major(&statistics, major));
         let changes = baseline.as_ref().and_then(|file| file.contents.as_ref());
         let report = PlanReport {
             statistics: StatisticsSummary::of(&statistics),
@@ -88,7 +91,6 @@ impl PlanOptions {
             analysis,
             seconds: begun.elapsed().as_secs_f64(),
         };
-        let major = provisioner.installation.version().major;
         Ok(ExplainedRun { report, baseline, major, is_empty: statements.is_empty() })
     }
 }
@@ -137,10 +139,9 @@ impl ExplainedRun {
         let day = self.report.statistics.day.clone();
         let baseline = Baseline::of(&self.report.analysis, day, self.major);
         report_file::write(path, &baseline.to_json())?;
-        notice!(
-            "pgfresh: wrote the plans of {} statements to \"{name}\"",
-            self.report.analysis.statements.len()
-        );
+        let count = self.report.analysis.statements.len();
+        let statements = if count == 1 { "statement" } else { "statements" };
+        notice!("pgfresh: wrote the plans of {count} {statements} to \"{name}\"");
         Ok(())
     }
 

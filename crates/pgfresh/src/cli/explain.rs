@@ -22,7 +22,7 @@ pub(crate) struct Explain {
     /// Production's statistics. Without this option, plans.statistics in pgfresh.toml names the file
     #[arg(long, value_name = "FILE")]
     pub(crate) statistics: Option<PathBuf>,
-    /// Print plans for unknown values, even of statements without parameters such as $1
+    /// Print plans for unknown values, if the statement has parameters such as $1
     #[arg(long)]
     pub(crate) generic: bool,
     /// Print one JSON object

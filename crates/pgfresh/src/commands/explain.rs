@@ -34,14 +34,20 @@ pub(crate) fn execute(context: &Context, arguments: &Explain) -> Result<ExitCode
     if !arguments.json && !context.verbosity.is_quiet() {
         report(&applied, context);
     }
+    if !context.verbosity.is_quiet() {
+        let major = provisioner.installation.version().major;
+        let warnings = production_statistics::other_major(&statistics, major);
+        let generic = arguments.generic.then(|| without_parameters(&statements)).flatten();
+        warnings.into_iter().chain(generic).for_each(|warning| notice!("pgfresh: {warning}"));
+    }
     let (mut explained, mut planned) = (Vec::new(), Vec::new());
     for (index, text) in statements.iter().enumerate() {
-        let result = explain(&mut scratch, text, arguments.generic);
+        let result = explain(&mut scratch, text);
         if result.is_ok() {
             planned.push(text);
         }
         if arguments.json {
-            explained.push(to_json(&mut scratch, text, arguments.generic, result));
+            explained.push(to_json(&mut scratch, text, result));
             continue;
         }
         match result {
@@ -93,7 +99,8 @@ fn statements(source: &str) -> Result<Vec<String>, Failure> {
     } else {
         source.to_owned()
     };
-    let statements: Vec<String> = pgwire::split_statements(&text).into_iter().map(str::to_owned).collect();
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    let statements: Vec<String> = pgwire::split_statements(text).into_iter().map(str::to_owned).collect();
     if statements.is_empty() {
         Err(Failure::new("the input contains no SQL statement"))
     } else {
@@ -106,17 +113,28 @@ fn read(source: impl Read) -> io::Result<String> {
 }
 
 /// Explains one statement. The plan is custom, or generic if the statement has parameters.
-fn explain(scratch: &mut Scratch, text: &str, generic: bool) -> Result<String, Refusal> {
+fn explain(scratch: &mut Scratch, text: &str) -> Result<String, Refusal> {
     let statement = BoundStatement { text: text.to_owned(), ..BoundStatement::default() };
-    scratch.explain_text(&statement, mode(text, generic))
+    scratch.explain_text(&statement, mode(text))
 }
 
-fn mode(text: &str, generic: bool) -> PlanMode {
-    if generic || plans::has_parameters(text) { PlanMode::Generic } else { PlanMode::Custom }
+/// Returns a warning if `--generic` has no effect on some statements.
+fn without_parameters(statements: &[String]) -> Option<String> {
+    let count = statements.iter().filter(|text| !plans::has_parameters(text)).count();
+    let all = statements.len();
+    (count > 0).then(|| {
+        format!(
+            "--generic changes nothing for {count} of {all} statements, which have no parameters such as $1"
+        )
+    })
 }
 
-fn to_json(scratch: &mut Scratch, text: &str, generic: bool, result: Result<String, Refusal>) -> Value {
-    let mode = mode(text, generic);
+fn mode(text: &str) -> PlanMode {
+    if plans::has_parameters(text) { PlanMode::Generic } else { PlanMode::Custom }
+}
+
+fn to_json(scratch: &mut Scratch, text: &str, result: Result<String, Refusal>) -> Value {
+    let mode = mode(text);
     let statement = BoundStatement { text: text.to_owned(), ..BoundStatement::default() };
     let kind = if mode == PlanMode::Generic { "generic" } else { "custom" };
     match result.and_then(|plan| Ok((plan, scratch.explain_json(&statement, mode)?))) {

@@ -48,6 +48,7 @@ impl StatisticsServer {
         let mode = mode.or_else(|| variable("PGSSLMODE"));
         let root = root.or_else(|| variable("PGSSLROOTCERT"));
         let mut config = Config::from_str(&rest).map_err(|error| ImportError::Url(reason(&error)))?;
+        complete(&mut config, &variable);
         config.application_name(APPLICATION_NAME);
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(CONNECT_TIMEOUT);
@@ -176,6 +177,29 @@ fn default_authorities() -> Option<Authorities> {
     path.is_file().then_some(Authorities::File(path))
 }
 
+/// Adds the host, port, user and database that the URL lacks, from the same variables as libpq. The host defaults to
+/// `localhost`.
+fn complete(config: &mut Config, variable: impl Fn(&str) -> Option<String>) {
+    if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+        config.host(&variable("PGHOST").unwrap_or_else(|| "localhost".to_owned()));
+    }
+    if config.get_ports().is_empty()
+        && let Some(port) = variable("PGPORT").and_then(|port| port.parse().ok())
+    {
+        config.port(port);
+    }
+    if config.get_user().is_none()
+        && let Some(user) = variable("PGUSER")
+    {
+        config.user(&user);
+    }
+    if config.get_dbname().is_none()
+        && let Some(database) = variable("PGDATABASE")
+    {
+        config.dbname(&database);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,5 +262,18 @@ mod tests {
         assert_eq!(server.config.get_password(), Some(&b"hidden"[..]));
         let root = Authorities::File(PathBuf::from("/root.crt"));
         assert_eq!(server.verification, Some(Verification::Authority(root)));
+        let variable = |name: &str| match name {
+            "PGHOST" => Some("/run/x".to_owned()),
+            "PGPORT" => Some("6000".to_owned()),
+            "PGUSER" | "PGDATABASE" => Some("me".to_owned()),
+            _ => None,
+        };
+        let server = StatisticsServer::new("postgresql://", variable).unwrap();
+        assert_eq!(server.config.get_hosts(), [Host::Unix("/run/x".into())]);
+        assert_eq!(server.config.get_ports(), [6000]);
+        assert_eq!((server.config.get_user(), server.config.get_dbname()), (Some("me"), Some("me")));
+        let server = StatisticsServer::new("postgresql://you@db:5433/shop", variable).unwrap();
+        assert_eq!(server.config.get_hosts(), [Host::Tcp("db".to_owned())]);
+        assert_eq!((server.config.get_ports(), server.config.get_user()), (&[5433][..], Some("you")));
     }
 }

@@ -68,6 +68,13 @@ impl PlanReport {
                 read.map_or(0, |read| read.bytes),
             ),
         };
+        // A custom and a generic plan can have the same shape.
+        let mut shapes: Vec<&[String]> = Vec::new();
+        for plan in &statement.plans {
+            if !shapes.contains(&plan.shape.lines()) {
+                shapes.push(plan.shape.lines());
+            }
+        }
         let over = self.over_budget.iter().find(|over| over.statement == place);
         json!({
             "statement": statement.normalized,
@@ -78,7 +85,7 @@ impl PlanReport {
             "rows": rows,
             "bytes": bytes,
             "cost": root.map(|root| root.total_cost),
-            "shapes": statement.plans.iter().map(|plan| plan.shape.lines()).collect::<Vec<_>>(),
+            "shapes": shapes,
             "suggestion": self.suggestion_to_json(place),
             "findings": findings().map(finding_to_json).collect::<Vec<_>>(),
             "over_budget": over.map_or(&[][..], |OverPlanBudget { limits, .. }| limits),

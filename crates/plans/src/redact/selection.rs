@@ -42,17 +42,18 @@ impl ColumnPattern {
         let glob = |from_end: usize| {
             let part = parts.len().checked_sub(from_end).map_or("*", |at| parts[at]);
             // Names may contain other special glob characters, so escape them.
-            let escaped: String = part.chars().flat_map(escaped).collect();
-            let glob = GlobBuilder::new(&escaped).case_insensitive(true).backslash_escape(true).build();
+            let escaped: String = part.to_lowercase().chars().flat_map(escaped).collect();
+            // Globs would ignore only the case of ASCII letters.
+            let glob = GlobBuilder::new(&escaped).backslash_escape(true).build();
             glob.map(|glob| glob.compile_matcher()).map_err(|_| invalid())
         };
         Ok(Self { text: text.to_owned(), schema: glob(3)?, table: glob(2)?, column: glob(1)? })
     }
 
     fn matches(&self, table: &RelationName, column: &str) -> bool {
-        self.column.is_match(column)
-            && self.table.is_match(&table.name)
-            && self.schema.is_match(&table.schema)
+        self.column.is_match(column.to_lowercase())
+            && self.table.is_match(table.name.to_lowercase())
+            && self.schema.is_match(table.schema.to_lowercase())
     }
 }
 
@@ -204,5 +205,20 @@ impl<'a> Selection<'a> {
             };
         }
         is_mentioned
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_ignore_the_case_of_every_letter() {
+        let table = RelationName { schema: "public".to_owned(), name: "Ünï".to_owned() };
+        for pattern in ["ünï.größe", "ÜNÏ.GRÖSSE*", "*.Gr*"] {
+            let pattern = ColumnPattern::parse(pattern).unwrap();
+            assert_eq!(pattern.matches(&table, "Größe"), !pattern.text.contains("SS"), "{pattern:?}");
+        }
+        assert!(!ColumnPattern::parse("uni.*").unwrap().matches(&table, "Größe"));
     }
 }

@@ -192,6 +192,12 @@ impl Session {
         if fatal {
             self.close();
         }
+        // EXPLAIN takes CREATE TABLE AS but reports a syntax error for CREATE TABLE, which is none by itself.
+        if explained.as_ref().is_err_and(|(error, _)| is_syntax_error(error))
+            && parse(self.connection(server)?, &statement.text).is_ok()
+        {
+            return Err(ExplainError::Utility.into());
+        }
         explained.map_err(|(error, prefix)| {
             let refusal = to_refusal(&error, prefix);
             self.slow += u32::from(matches!(refusal.error, ExplainError::TooSlow { .. }));
@@ -284,6 +290,10 @@ fn is_explainable(text: &str) -> bool {
 fn parse(connection: &mut AdminConnection, sql: &str) -> Result<(), SessionError> {
     let messages = [parse_message(sql, &[]), encode(b'S', b"")].concat();
     connection.exchange(&messages, &mut |_| ())
+}
+
+fn is_syntax_error(error: &SessionError) -> bool {
+    matches!(error, SessionError::Server { sqlstate, .. } if sqlstate == "42601")
 }
 
 fn to_refusal(error: &SessionError, prefix: Option<usize>) -> Refusal {

@@ -90,6 +90,31 @@ fn findings_and_syntax_errors_are_told() {
     assert!(misspelled.stderr.contains(expected), "{misspelled}");
     let utility = explain("VACUUM orders");
     assert!(utility.stderr.contains("PostgreSQL cannot explain utility statements"), "{utility}");
+    let creation = explain("\u{feff}CREATE TABLE x (id int)");
+    assert!(creation.stderr.contains("PostgreSQL cannot explain utility statements"), "{creation}");
+}
+
+#[test]
+fn other_major_version_is_a_warning() {
+    let scene = scene();
+    for (version, expected) in [("150004", false), ("140009", true), ("0", false)] {
+        scene.write("other.json", &statistics().replace("150004", version));
+        let options = ["--statistics", "other.json", "--json", "SELECT 1"];
+        let outcome = scene.run([&OPTIONS, &[postgres(15).as_str()][..], &options].concat());
+        let warning = "pgfresh: production has PostgreSQL 14, but PostgreSQL 15 made these plans";
+        assert_eq!(outcome.stderr.contains(warning), expected, "{outcome}");
+    }
+}
+
+#[test]
+fn statement_with_values_has_no_generic_plan() {
+    let scene = scene();
+    let options =
+        ["--statistics", "production.json", "--json", "--generic", "SELECT * FROM orders WHERE id = 7"];
+    let outcome = scene.run([&OPTIONS, &[postgres(15).as_str()][..], &options].concat());
+    let value: Value = serde_json::from_str(&outcome.stdout).unwrap();
+    assert_eq!(value["statements"][0]["mode"], "custom", "{outcome}");
+    assert!(outcome.stderr.contains("--generic changes nothing for 1 of 1 statements"), "{outcome}");
 }
 
 #[test]
