@@ -27,7 +27,7 @@ const CONDITIONS: &[&str] = &[
 /// Operators that GIN indexes support.
 const CONTAINMENT: &[&str] = &["@>", "<@", "&&", "@@", "?", "?|", "?&", "@?"];
 
-/// Types whose operators GiST indexes support.
+/// Types whose operators the access method `gist` supports.
 const GEOMETRIC: &[&str] = &["point", "box", "polygon", "circle"];
 
 /// How a plan accesses one table. Keys are columns or expressions, in the form that an index definition uses.
