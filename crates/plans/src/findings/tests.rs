@@ -125,7 +125,7 @@ fn limit_bounds_sorts_of_parallel_workers() {
     // An OFFSET of half of the rows.
     assert!(sorts(&limit(9.5e5, gather(&json!({})))));
     assert!(sorts(&gather(&json!({}))));
-    let unique = node("Unique", (9e5, 1e6), 1e6, &json!({}), &[sort.clone()]);
+    let unique = node("Unique", (9e5, 1e6), 1e6, &json!({}), std::slice::from_ref(&sort));
     assert!(sorts(&limit(9e5, unique)));
 }
 

@@ -19,6 +19,19 @@ fn statement(text: &str, cost: f64, tests: &[&str]) -> ExplainedStatement {
     ExplainedStatement { normalized: text.to_owned(), runs: 7, tests, plans: vec![plan] }
 }
 
+fn suggestion() -> IndexSuggestion {
+    let gain =
+        IndexGain { statement: 0, before: 774_288.4, after: 206.8, with: Vec::new(), foreign_key: false };
+    IndexSuggestion {
+        sql: "CREATE INDEX ON orders (customer_id)".to_owned(),
+        table: "orders".to_owned(),
+        bytes: 1_030_000_000,
+        gains: vec![gain],
+        replaces: Vec::new(),
+        writers: 3,
+    }
+}
+
 /// Returns a report with a slow statement, a statement without findings, and a plan that differs from the baseline.
 fn report() -> PlanReport {
     let select = "SELECT orders.id, orders.customer_id, orders.placed_at FROM orders WHERE customer_id = ?";
@@ -40,20 +53,7 @@ fn report() -> PlanReport {
             change: "CREATE INDEX ON orders (customer_id)".to_owned(),
             suggestions: vec![0],
         }],
-        suggestions: vec![IndexSuggestion {
-            sql: "CREATE INDEX ON orders (customer_id)".to_owned(),
-            table: "orders".to_owned(),
-            bytes: 1_030_000_000,
-            gains: vec![IndexGain {
-                statement: 0,
-                before: 774_288.4,
-                after: 206.8,
-                with: Vec::new(),
-                foreign_key: false,
-            }],
-            replaces: Vec::new(),
-            writers: 3,
-        }],
+        suggestions: vec![suggestion()],
         unused: vec!["orders_note_idx".to_owned()],
         ..Analysis::default()
     };
