@@ -107,8 +107,8 @@ impl MigrationCommand {
 
 const HINT: &str = "Write it after \"--\", as in \"pgfresh migrate check -- alembic upgrade head\".";
 
-/// Returns the SQL files that only the working tree has, in build order. Reports older files that have changed since,
-/// because an already migrated database doesn't run them again.
+/// Returns the SQL files that only the working tree has, in build order. Reports older files and a prepare command that
+/// have changed since, because an already migrated database doesn't run them again.
 fn new_files(context: &Context, spec: &TemplateSpec, older: &TemplateSpec, revision: &str) -> Vec<String> {
     let all = |spec: &TemplateSpec| -> Vec<String> {
         spec.sql.iter().flat_map(|pattern| matching_files(&spec.folder, pattern)).collect()
@@ -116,8 +116,9 @@ fn new_files(context: &Context, spec: &TemplateSpec, older: &TemplateSpec, revis
     let before: BTreeSet<String> = all(older).into_iter().collect();
     let (old, new): (Vec<_>, Vec<_>) = all(spec).into_iter().partition(|file| before.contains(file));
     let contents = |spec: &TemplateSpec, file: &String| fs::read(spec.folder.join(file)).ok();
-    let changed: Vec<_> =
-        old.into_iter().filter(|file| contents(spec, file) != contents(older, file)).collect();
+    let changed_files = old.into_iter().filter(|file| contents(spec, file) != contents(older, file));
+    let prepare = (spec.prepare != older.prepare).then(|| "prepare".to_owned());
+    let changed: Vec<_> = prepare.into_iter().chain(changed_files).collect();
     if !changed.is_empty() && !context.verbosity.is_quiet() {
         let files = some_of(&changed);
         notice!("pgfresh: changed since {revision}, and not run again: {files}");

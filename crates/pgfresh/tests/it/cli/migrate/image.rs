@@ -48,3 +48,18 @@ fn steps_of_image_do_not_run_again() {
         }
     }
 }
+
+#[test]
+fn changed_prepare_command_is_named() {
+    let config = |role: &str| {
+        format!(
+            "[template]\nprepare = \"psql -Xqc 'CREATE ROLE {role}'\"\nsql = \"migrations/*.sql\"\ninputs = \"migrations/*.sql\"\n"
+        )
+    };
+    let project = Project::with(&config("keeper"));
+    project.write("pgfresh.toml", &config("clerk"));
+    project.write("migrations/0002_grant.sql", "GRANT SELECT ON orders TO clerk;");
+    let outcome = project.ends(&["check"], 1);
+    assert!(outcome.stderr.contains("pgfresh: changed since main, and not run again: prepare\n"), "{outcome}");
+    assert!(outcome.stdout.contains("role \"clerk\" does not exist"), "{outcome}");
+}
