@@ -45,8 +45,8 @@ pub(crate) fn read_file(path: &Path) -> Result<Statistics, Failure> {
 /// Returns a warning, without a full stop, if production's major version isn't `major`. A file without a version gets
 /// no warning.
 pub(crate) fn other_major(statistics: &Statistics, major: u32) -> Option<String> {
-    let production = statistics.server_version / 10_000;
-    (production > 0 && production != major).then(|| {
+    let production = Some(statistics.server_version / 10_000).filter(|number| *number > 0)?;
+    (production != major).then(|| {
         format!(
             "production has PostgreSQL {production}, but PostgreSQL {major} made these plans, and each version plans in its \
              own way"

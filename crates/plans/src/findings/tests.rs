@@ -89,7 +89,7 @@ fn sorts_and_hashes_beyond_their_memory_are_found() {
 }
 
 #[test]
-fn each_scan_of_a_table_keeps_its_own_rows() {
+fn each_scan_keeps_its_own_rows() {
     let scan = |alias: &str, rows: f64, filter: &str| {
         let properties =
             json!({"Relation Name": "orders", "Schema": "public", "Alias": alias, "Filter": filter});
