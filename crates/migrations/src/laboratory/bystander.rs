@@ -1,5 +1,5 @@
 //! Observes, from other sessions, the locks of a statement that can't report them itself: because PostgreSQL refuses
-//! the statement in a transaction, or because it fails.
+//! the statement in a transaction, or because the statement fails or rolls a part of its work back.
 //!
 //! Such a statement may hold a lock for less than a millisecond. So the laboratory opens a session for each table,
 //! called a trap, that takes the table's lock modes before the statement runs. The statement then waits for the trap,

@@ -8,14 +8,26 @@ use pgwire::begins_with;
 
 use super::answer::Answer;
 use super::bystander::{Bystander, Target};
+use super::catalog::Relations;
 use super::error::LaboratoryError;
 use super::facts::Facts;
 use super::progress::{Progress, Statement};
-use super::questions::SessionState;
+use super::questions::{RelationState, SessionState};
 use super::repetition::{Repetition, shortened};
 use super::requests::Request;
 use super::session::{Exchange, RepeatedSession};
-use crate::ObservedStatement;
+use crate::{LockMode, ObservedStatement};
+
+/// Tables on which to set traps for a statement.
+pub(super) struct Traps<'a> {
+    /// Relations that the statement's transaction has already locked.
+    pub(super) held: &'a HashMap<u32, RelationState>,
+    /// Object identifiers of the tables.
+    pub(super) tables: &'a [u32],
+    pub(super) relations: &'a Relations,
+    /// Why the session can't report the locks, as a relative clause.
+    pub(super) why: &'static str,
+}
 
 impl Repetition<'_> {
     /// Runs a statement that failed in the tool's run. `before` is the state of its transaction.
@@ -36,11 +48,29 @@ impl Repetition<'_> {
         if tables.is_empty() {
             return self.exchange(open, statement, parts, progress);
         }
-        let target = Target { database, pid: open.pid, held: &before.relations, opens_early: false };
-        let mut bystander = Bystander::new(&mut self.catalogs, &target, &tables, &relations)?;
         // Waiting for a trap must not count against the client's timeout, so turn it off. The failure undoes this
         // setting.
         self.set_lock_timeout(open, "0")?;
+        let traps =
+            Traps { held: &before.relations, tables: &tables, relations: &relations, why: "which fails" };
+        let (answer, locks) = self.exchange_beside(open, statement, parts, progress, &traps)?;
+        observed.locks = Facts::of_failed_statement(&before.relations, &relations, &locks).locks;
+        Ok(answer)
+    }
+
+    /// Runs a statement while traps observe its locks. Returns the answer, and the lock modes for each relation. The
+    /// session's `lock_timeout` must be off.
+    pub(super) fn exchange_beside(
+        &mut self,
+        open: &mut RepeatedSession,
+        statement: &Statement,
+        parts: &mut Request,
+        progress: &Progress<'_>,
+        traps: &Traps<'_>,
+    ) -> Result<(Answer, HashMap<u32, Vec<LockMode>>), LaboratoryError> {
+        let target =
+            Target { database: progress.database, pid: open.pid, held: traps.held, opens_early: false };
+        let mut bystander = Bystander::new(&mut self.catalogs, &target, traps.tables, traps.relations)?;
         let exchange = Exchange { tick: Duration::from_millis(1), ..Self::exchange_of(statement) };
         let mut watch = self.watch(open.pid, progress.limit());
         let catalogs = &mut self.catalogs;
@@ -49,10 +79,9 @@ impl Repetition<'_> {
             watch.tick(elapsed, catalogs)
         })?;
         if bystander.is_incomplete {
-            self.records.note(format!("some locks of \"{}\", which fails", shortened(&statement.sql)));
+            let (statement, why) = (shortened(&statement.sql), traps.why);
+            self.records.note(format!("some locks of \"{statement}\", {why}"));
         }
-        let locks: HashMap<_, _> = bystander.finish();
-        observed.locks = Facts::of_failed_statement(&before.relations, &relations, &locks).locks;
-        Ok(answer)
+        Ok((answer, bystander.finish()))
     }
 }

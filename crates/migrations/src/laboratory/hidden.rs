@@ -1,21 +1,19 @@
 //! Observes the locks of a block that rolls a part of its work back. PostgreSQL releases the locks of that part before
 //! the block ends, so other sessions observe them.
 
-use std::time::Duration;
-
 use pgwire::begins_with;
 use server::literal;
 
 use super::answer::Answer;
-use super::bystander::{Bystander, Target};
 use super::code::Code;
 use super::error::LaboratoryError;
 use super::facts::HiddenLocks;
+use super::failing::Traps;
 use super::progress::{Progress, Statement};
 use super::questions::SessionState;
 use super::repetition::{Repetition, shortened};
 use super::requests::Request;
-use super::session::{Exchange, RepeatedSession};
+use super::session::RepeatedSession;
 use crate::sql_text::tokens;
 
 impl Repetition<'_> {
@@ -36,22 +34,12 @@ impl Repetition<'_> {
         } else {
             self.tables_named_in(open, &text.join(" "), database)?
         };
-        let target = Target { database, pid: open.pid, held: &before.relations, opens_early: false };
-        let mut bystander = Bystander::new(&mut self.catalogs, &target, &tables, &relations)?;
         // Waiting for a trap must not count against the client's timeout.
         self.set_local_lock_timeout(open, "0")?;
-        let exchange = Exchange { tick: Duration::from_millis(1), ..Self::exchange_of(statement) };
-        let mut watch = self.watch(open.pid, progress.limit());
-        let catalogs = &mut self.catalogs;
-        let answer = open.exchange(&exchange, &mut parts.copies, &mut |elapsed| {
-            bystander.look(catalogs)?;
-            watch.tick(elapsed, catalogs)
-        })?;
-        if bystander.is_incomplete {
-            let statement = shortened(&statement.sql);
-            self.records.note(format!("some locks of \"{statement}\", which may roll a part back"));
-        }
-        Ok((answer, HiddenLocks { relations, locks: bystander.finish() }))
+        let why = "which may roll a part back";
+        let traps = Traps { held: &before.relations, tables: &tables, relations: &relations, why };
+        let (answer, locks) = self.exchange_beside(open, statement, parts, progress, &traps)?;
+        Ok((answer, HiddenLocks { relations, locks }))
     }
 
     /// Restores the `lock_timeout` from before the statement, unless the statement set another one.
