@@ -9,6 +9,7 @@ use gateway::{CollectedRun, CollectedStatement, CollectedStatements, StatementCo
 use migrations::suite::SuiteRecording;
 use pgwire::planned_query;
 use plans::{BoundStatement, SuiteStatement};
+use report::counted;
 use storage::Cache;
 
 use crate::cli::Run;
@@ -82,7 +83,7 @@ impl SuiteStatements {
         }
         report_file::write(file, &recording.to_json())?;
         let texts: BTreeSet<_> = recording.statements.iter().map(|suite| &suite.normalized).collect();
-        notice!("pgfresh: wrote {} statements to \"{name}\"", texts.len());
+        notice!("pgfresh: wrote {} to \"{name}\"", counted(texts.len(), "statement", "statements"));
         Ok(())
     }
 

@@ -39,14 +39,14 @@ impl MigrationReport {
     pub fn to_text(&self, columns: usize) -> String {
         let mut lines = Lines { columns: columns.clamp(MIN_WIDTH, WIDTH), text: String::new() };
         let mut migration = None;
-        let mut told: Vec<&StatementAdvice> = Vec::new();
+        let mut given: Vec<&StatementAdvice> = Vec::new();
         for statement in self.shown() {
             let name = statement.migration.as_deref().unwrap_or(UNKNOWN);
             if migration != Some(name) {
                 lines.add("", name);
-                (migration, told) = (Some(name), Vec::new());
+                (migration, given) = (Some(name), Vec::new());
             }
-            self.add_statement(&mut lines, statement, &mut told);
+            self.add_statement(&mut lines, statement, &mut given);
         }
         if !lines.text.is_empty() {
             lines.text.push('\n');
@@ -77,7 +77,7 @@ impl MigrationReport {
         &self,
         lines: &mut Lines,
         statement: &'a ReportedStatement,
-        told: &mut Vec<&'a StatementAdvice>,
+        given: &mut Vec<&'a StatementAdvice>,
     ) {
         let observed = &statement.observed;
         lines.add_start(STATEMENT, &observed.sql);
@@ -95,11 +95,11 @@ impl MigrationReport {
         }
         for advice in &statement.advice {
             lines.add(ABOUT, &advice.danger);
-            let is_told =
-                told.iter().any(|other| (other.topic, &other.instead) == (advice.topic, &advice.instead));
-            let instead = if is_told { "as above" } else { &advice.instead };
+            let is_given =
+                given.iter().any(|other| (other.topic, &other.instead) == (advice.topic, &advice.instead));
+            let instead = if is_given { "as above" } else { &advice.instead };
             lines.add(&format!("{ABOUT}instead: "), &format!("{instead} ({})", words::page(advice.topic)));
-            told.push(advice);
+            given.push(advice);
         }
         if let Some(reason) = &statement.exception {
             lines.add(&format!("{ABOUT}allowed: "), reason);

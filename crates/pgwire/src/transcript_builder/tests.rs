@@ -186,7 +186,7 @@ fn unanswered_requests_have_no_outcome() {
 }
 
 #[test]
-fn requests_behind_a_failed_group_are_told_apart() {
+fn requests_behind_a_failed_group_are_distinguished() {
     let group = [run("fail"), sync()].concat();
     let sent = [&group[..], &query(b"second"), &query(b"third")].concat();
     let mut session = play(&[(true, sent), (false, error())]);

@@ -20,7 +20,7 @@ fn conditions_are_split_into_comparisons() {
 }
 
 #[test]
-fn operators_and_tests_are_told_apart() {
+fn operators_and_tests_are_distinguished() {
     for (text, expected) in [
         (
             "(o.id = ANY ('{1,2}'::integer[]))",
@@ -49,7 +49,7 @@ fn operators_and_tests_are_told_apart() {
 }
 
 #[test]
-fn columns_are_told_from_types_and_functions() {
+fn columns_differ_from_types_and_functions() {
     let columns = |text| -> Vec<String> {
         references(text).into_iter().map(|found| format!("{}/{}", found.alias, found.column)).collect()
     };
@@ -89,7 +89,7 @@ proptest! {
 }
 
 #[test]
-fn values_in_expressions_are_told_from_their_parts() {
+fn values_in_expressions_differ_from_their_parts() {
     for text in [
         "x.at",
         "lower((x.name)::text)",

@@ -74,7 +74,7 @@ fn hidden_writes_give_faults_to_commit() {
 }
 
 #[test]
-fn equal_statements_are_told_apart_by_number() {
+fn equal_statements_are_distinguished_by_number() {
     let texts = [
         "INSERT INTO t VALUES (1)",
         "23505:INSERT INTO t VALUES (1)",

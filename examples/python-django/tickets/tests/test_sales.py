@@ -55,12 +55,12 @@ class Orders(TestCase):
         with self.assertRaisesMessage(IntegrityError, "a_seat_is_sold_once"):
             Ticket.objects.create(order=order, event=self.event, seat=order.tickets.get().seat)
 
-    def test_told_once_it_is_committed(self):
-        told = []
+    def test_listener_runs_once_after_commit(self):
+        called = []
         with self.captureOnCommitCallbacks(execute=True):
-            order = sales.place_order(self.event, "ann@example.com", 1, then=told.append)
-            self.assertEqual(told, [])
-        self.assertEqual(told, [order])
+            order = sales.place_order(self.event, "ann@example.com", 1, then=called.append)
+            self.assertEqual(called, [])
+        self.assertEqual(called, [order])
 
     def test_messages_are_sent_once(self):
         sent = []

@@ -33,7 +33,7 @@ fn rows<'a>(diagnosis: &'a Value, title: &str) -> &'a Vec<Value> {
 
 #[test]
 #[cfg_attr(pgfresh_portable, ignore = "compares with a server in RAM")]
-fn every_layer_is_told_with_its_evidence() {
+fn every_layer_is_reported_with_its_evidence() {
     for &user in User::all() {
         let scene = Scene::on_disk(user);
         let outcome = scene.run(["doctor", "--quick", "--json", scene.directory.to_str().unwrap()]);

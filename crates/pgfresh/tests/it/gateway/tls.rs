@@ -156,14 +156,14 @@ fn without_tls_such_a_setup_gets_a_hint() {
     const HINT: &str = "HINT:  The setup insists on TLS: append \"?sslmode=disable\" to its URL, or use \"pgfresh run --tls\".";
     let scene = Scene::new(User::Ourselves);
     scene.write("input", "");
-    for (setup, is_told) in [
+    for (setup, has_hint) in [
         ("psql sslmode=require -Xqc 'CREATE TABLE made ()'", true),
         ("psql sslmode=require -Xqc 'CREATE TABLE made ()' || psql -Xqc 'CREATE TABL made ()'", true),
         ("psql -Xqc 'CREATE TABL made ()'", false),
     ] {
         let outcome = scene.run(["template", "build", "--setup", setup, "--inputs", "input"]);
         assert_eq!(outcome.code, Some(1), "{setup}: {outcome}");
-        assert_eq!(outcome.stderr.contains(HINT), is_told, "{setup}: {outcome}");
+        assert_eq!(outcome.stderr.contains(HINT), has_hint, "{setup}: {outcome}");
     }
 }
 

@@ -70,7 +70,7 @@ fn plan_is_printed_as_postgresql_does() {
 }
 
 #[test]
-fn findings_and_syntax_errors_are_told() {
+fn findings_and_syntax_errors_are_printed() {
     let scene = scene();
     let explain = |text: &str| {
         let statistics = ["--statistics", "production.json", text];

@@ -201,7 +201,7 @@ fn requests_are_divided_as_the_server_answers() {
 }
 
 #[test]
-fn pipelined_requests_are_told_apart() {
+fn pipelined_requests_are_distinguished() {
     let mut transcribed = Transcribed::start(15);
     let mut client = transcribed.serve.connect("app", "").unwrap();
     let requests: Vec<_> = (0..2000)

@@ -143,8 +143,8 @@ fn an_end_at_boot_fails_at_once() {
         }
         let since = kill(&postmaster, stopped);
         let outcome = end_in_time(pgfresh, since, "while it boots");
-        let is_told = if outcome.code == Some(125) { "could not " } else { "the server went away" };
-        assert!(outcome.stderr.contains(is_told), "{outcome}");
+        let message = if outcome.code == Some(125) { "could not " } else { "the server went away" };
+        assert!(outcome.stderr.contains(message), "{outcome}");
     }
 }
 

@@ -18,7 +18,7 @@ fn only_setups_without_effect_are_reported() {
     // A session that has ended might still be dropping its temporary tables. This session simulates that.
     let going_on = "( psql -Xqc 'CREATE TEMP TABLE orders ()' -c '\\! touch made' -c 'SELECT pg_sleep(600)' & ) >/dev/null 2>&1; \
         until test -e made; do sleep 0.01; done";
-    for (step, words, is_told) in [
+    for (step, words, is_reported) in [
         ("--setup", elsewhere, true),
         ("--setup", going_on, true),
         ("--setup", "psql -Xqc 'CREATE TABLE orders ()'", false),
@@ -36,7 +36,7 @@ fn only_setups_without_effect_are_reported() {
         let outcome = scene.run(&command);
         assert_eq!(
             (outcome.code, outcome.stderr.contains(NOTHING)),
-            (Some(0), is_told),
+            (Some(0), is_reported),
             "{words}: {outcome}"
         );
         // The template is in the cache nevertheless.

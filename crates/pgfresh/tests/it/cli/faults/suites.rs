@@ -73,7 +73,7 @@ fn command_without_a_lease_is_refused() {
 }
 
 #[test]
-fn tests_with_one_name_are_told_apart() {
+fn tests_with_one_name_are_distinguished() {
     let scene = scene();
     let script = "for i in 1 2; do psql -XAtqc 'INSERT INTO audit DEFAULT VALUES' \"$(\"$PGFRESH\" url same)\"; \
         \"$PGFRESH\" release same --test same; done";
