@@ -11,6 +11,8 @@ use super::rows::Rows;
 use crate::redact::without_literals;
 use crate::{RelationKind, RelationStatistics, Statistics};
 
+/// Lists the copy's relations.
+const COPIED: &str = include_str!("copied_relations.sql");
 /// Matches relations and updates `pg_class`.
 const MATCH: &str = include_str!("relations.sql");
 /// Maximum `reltuples` that pgfresh writes. It exceeds what 2^32 pages can hold.
@@ -83,10 +85,9 @@ pub(super) fn import(
         }
     }
     rows.copy_to(session, "production_relation").during("import the sizes of tables")?;
-    let (before, after) = MATCH.split_once("-- Match relations").unwrap_or((MATCH, ""));
-    session.query(before).during("match tables and indexes")?;
+    session.query(COPIED).during("match tables and indexes")?;
     redact_definitions(session).during("match tables and indexes")?;
-    session.query(&format!("--{after}")).during("match tables and indexes")?;
+    session.query(MATCH).during("match tables and indexes")?;
     report(session, statistics, applied)
 }
 
