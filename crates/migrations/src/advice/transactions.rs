@@ -8,9 +8,8 @@ use super::cursor::SqlName;
 use super::facts::Facts;
 use crate::{AdviceTopic, LockMode, RelationLock, StatementAdvice};
 
-/// Smallest number of rows that a statement doesn't change in one transaction without advice, whatever its conditions
-/// are.
-const MANY: u64 = 10_001;
+/// Number of rows that a statement may change in one transaction without advice, whatever its conditions are.
+const BATCH: u64 = 10_000;
 
 /// Longest `lock_timeout` that still protects the application.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
@@ -77,7 +76,9 @@ fn backfill(facts: &Facts<'_>) -> Option<StatementAdvice> {
     }
     let danger = |table: &str| format!("locks all these rows of {table} until its transaction ends");
     let named = if let SchemaChange::WriteRows { table, .. } = facts.change() { Some(table) } else { None };
-    if let (MANY.., Some(table)) = facts.changed(named) {
+    if let (rows, Some(table)) = facts.changed(named)
+        && rows > BATCH
+    {
         return Some(advice(AdviceTopic::Backfill, danger(&table), BATCHES));
     }
     match facts.change() {
