@@ -8,6 +8,24 @@ pub(crate) fn tokens(sql: &str) -> Vec<Token<'_>> {
     std::iter::from_fn(|| lexer.token()).collect()
 }
 
+/// Returns the text of a literal, without its quotes.
+pub(crate) fn literal_text(literal: &Token<'_>) -> String {
+    let text = String::from_utf8_lossy(literal.text);
+    // A prefix such as E can precede the quote.
+    let text = text.trim_start_matches(|sign| sign != '$' && sign != '\'');
+    let quote = text.strip_prefix('$').and_then(|rest| rest.find('$')).map_or(1, |end| end + 2);
+    let inner = text.get(quote..text.len().saturating_sub(quote)).unwrap_or_default();
+    if text.starts_with('\'') { inner.replace("''", "'") } else { inner.to_owned() }
+}
+
+/// Returns the body of a DO block. `None` for other statements.
+pub(crate) fn block_body(sql: &str) -> Option<String> {
+    let tokens = tokens(sql);
+    let is_block = tokens.first().is_some_and(|first| first.is_word(b"do"));
+    let body = tokens.iter().find(|token| token.kind == TokenKind::Text).filter(|_| is_block)?;
+    Some(literal_text(body))
+}
+
 /// Returns a form that is equal for texts with the same tokens: keywords and names in lowercase, single spaces between
 /// tokens, no comments, and no trailing semicolon.
 pub(crate) fn normal_form(sql: &str) -> String {
@@ -38,6 +56,20 @@ mod tests {
             ("", ""),
         ] {
             assert_eq!(normal_form(sql), normal);
+        }
+    }
+
+    #[test]
+    fn block_bodies_have_no_quotes() {
+        for (sql, body) in [
+            ("DO $$ a $b$ $$", Some(" a $b$ ")),
+            ("/* x */ do language sql $x$$$ $x$", Some("$$ ")),
+            ("DO 'a ''b'''", Some("a 'b'")),
+            ("DO E'a'", Some("a")),
+            ("SELECT 'a'", None),
+            ("DO x", None),
+        ] {
+            assert_eq!(block_body(sql).as_deref(), body, "{sql}");
         }
     }
 

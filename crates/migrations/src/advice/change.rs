@@ -4,7 +4,7 @@ use pgwire::{Token, TokenKind};
 
 use super::cursor::{Cursor, SqlName};
 use super::table_action::{TableAction, table_actions};
-use crate::sql_text::tokens;
+use crate::sql_text::{block_body, literal_text, tokens};
 
 /// A change of the schema or of rows, such as `DROP TABLE` or an `UPDATE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -223,31 +223,15 @@ fn other(mut cursor: Cursor<'_>) -> Option<SchemaChange> {
 
 /// Returns true if the quoted body of a DO block contains an UPDATE or DELETE, but no COMMIT.
 fn writes_in_one_transaction(body: &Token<'_>) -> bool {
-    let body = unquoted(body);
+    let body = literal_text(body);
     let tokens = tokens(&body);
     let has = |word: &[u8]| tokens.iter().any(|token| token.is_word(word));
     (has(b"update") || has(b"delete")) && !has(b"commit")
 }
 
-/// Returns the text of a quoted body.
-fn unquoted(body: &Token<'_>) -> String {
-    let body = String::from_utf8_lossy(body.text);
-    let body = body.trim_start_matches(|sign| sign != '$' && sign != '\'');
-    let quote = body.find(['$', '\'']).map_or(0, |at| {
-        let is_dollar = body[at..].starts_with('$');
-        if is_dollar { body[at + 1..].find('$').map_or(1, |end| end + 2) } else { 1 }
-    });
-    body.get(quote..body.len().saturating_sub(quote)).unwrap_or_default().to_owned()
-}
-
 /// Returns the changes of the ALTER, CREATE and DROP statements in a DO block. Leaves out SQL that EXECUTE runs.
 fn changes_in(sql: &str) -> Vec<SchemaChange> {
-    let all = tokens(sql);
-    let is_block = all.first().is_some_and(|first| first.is_word(b"do"));
-    let Some(body) = all.iter().find(|token| token.kind == TokenKind::Text).filter(|_| is_block) else {
-        return Vec::new();
-    };
-    let body = unquoted(body);
+    let body = block_body(sql).unwrap_or_default();
     let tokens = tokens(&body);
     let is_start = |at: usize| {
         let starts: [&[u8]; 4] = [b"begin", b"then", b"else", b"loop"];

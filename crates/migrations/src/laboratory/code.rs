@@ -5,13 +5,13 @@
 
 use std::time::Duration;
 
-use pgwire::{Token, TokenKind, begins_with};
+use pgwire::{Token, begins_with};
 
 use super::error::LaboratoryError;
 use super::questions::{duration, functions_of};
 use super::repetition::Repetition;
 use super::session::RepeatedSession;
-use crate::sql_text::tokens;
+use crate::sql_text::{block_body, tokens};
 
 /// Keywords of statements whose procedural code the laboratory reads.
 const CALLERS: [&str; 4] = ["do", "call", "select", "with"];
@@ -59,7 +59,7 @@ impl Repetition<'_> {
         if !begins_with(sql, &CALLERS) {
             return Ok(Code::default());
         }
-        let block = begins_with(sql, &["do"]).then(|| body_of(sql)).flatten();
+        let block = block_body(sql);
         let mut names: Vec<_> = [Some(sql), block.as_deref()]
             .into_iter()
             .flatten()
@@ -164,19 +164,6 @@ fn text_of(token: &Token<'_>) -> String {
     String::from_utf8_lossy(token.text).trim_matches('\'').to_owned()
 }
 
-/// Returns the quoted body of a DO block.
-fn body_of(sql: &str) -> Option<String> {
-    let tokens = tokens(sql);
-    let body = tokens.iter().find(|token| token.kind == TokenKind::Text)?;
-    let text = String::from_utf8_lossy(body.text);
-    let text = text.trim_start_matches(|sign| sign != '$' && sign != '\'');
-    if text.starts_with('\'') {
-        return Some(text.trim_matches('\'').replace("''", "'"));
-    }
-    let quote = text.get(1..)?.find('$')? + 2;
-    text.get(quote..text.len().checked_sub(quote)?).map(str::to_owned)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,7 +179,7 @@ mod tests {
             ("DO $$ BEGIN LOCK a; SET lock_timeout = '1s'; LOCK b; END $$", 3, seconds(3)),
             ("DO 'BEGIN PERFORM set_config(''lock_timeout'', ''4s'', true); LOCK b; END'", 0, seconds(4)),
         ] {
-            let code = Code { block: body_of(sql), functions: Vec::new() };
+            let code = Code { block: block_body(sql), functions: Vec::new() };
             let session = (session > 0).then(|| Duration::from_secs(session));
             assert_eq!(code.lock_timeout(session), expected, "{sql}");
         }
