@@ -7,28 +7,37 @@
 //! so that the statement waits again when it requests a stronger mode.
 
 use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
 use server::AdminConnection;
 
 use super::ADMIN;
+use super::answer::Answer;
 use super::catalog::{Catalogs, Relations};
 use super::error::{During, LaboratoryError};
 use super::facts::covers;
+use super::progress::{Progress, Statement};
 use super::questions::RelationState;
+use super::repetition::{Repetition, shortened};
+use super::requests::Request;
+use super::session::{Exchange, RepeatedSession};
 use crate::LockMode;
 
 /// Maximum number of tables with traps. Each trap takes up one of the server's sessions.
 const MOST: usize = 200;
 
-/// The statement to observe, identified by its session.
-pub(super) struct Target<'a> {
-    pub(super) database: &'a str,
-    pub(super) pid: u32,
+/// Where to set traps for a statement.
+pub(super) struct Traps<'a> {
     /// Relations that the statement's transaction has already locked.
     pub(super) held: &'a HashMap<u32, RelationState>,
+    /// Object identifiers of the tables.
+    pub(super) tables: &'a [u32],
+    pub(super) relations: &'a Relations,
     /// Whether a trap opens completely when the statement requests a mode that lets it change the table. VACUUM doesn't
     /// truncate a table that another session uses.
     pub(super) opens_early: bool,
+    /// Why the session can't report the locks, as a relative clause.
+    pub(super) why: &'static str,
 }
 
 /// A session that holds locks on one table, so that the observed statement has to wait for them.
@@ -42,7 +51,7 @@ struct Trap {
 
 /// Observes the locks of one statement.
 #[derive(Debug)]
-pub(super) struct Bystander {
+struct Bystander {
     database: String,
     pid: u32,
     traps: Vec<Trap>,
@@ -53,36 +62,62 @@ pub(super) struct Bystander {
     locks: HashMap<u32, HashSet<LockMode>>,
     /// Whether some locks can't be observed, because a table has no trap, or because the statement's own transaction
     /// prevents the trap from taking the necessary modes.
-    pub(super) is_incomplete: bool,
+    is_incomplete: bool,
+}
+
+impl Repetition<'_> {
+    /// Runs a statement while traps observe its locks. Returns the answer, and the lock modes for each relation. The
+    /// session's `lock_timeout` must be off.
+    pub(super) fn exchange_beside(
+        &mut self,
+        open: &mut RepeatedSession,
+        statement: &Statement,
+        parts: &mut Request,
+        progress: &Progress<'_>,
+        traps: &Traps<'_>,
+    ) -> Result<(Answer, HashMap<u32, Vec<LockMode>>), LaboratoryError> {
+        let mut bystander = Bystander::new(&mut self.catalogs, progress.database, open.pid, traps)?;
+        let exchange = Exchange { tick: Duration::from_millis(1), ..Self::exchange_of(statement) };
+        let mut watch = self.watch(open.pid, progress.limit());
+        let catalogs = &mut self.catalogs;
+        let answer = open.exchange(&exchange, &mut parts.copies, &mut |elapsed| {
+            bystander.look(catalogs)?;
+            watch.tick(elapsed, catalogs)
+        })?;
+        if bystander.is_incomplete {
+            let (statement, why) = (shortened(&statement.sql), traps.why);
+            self.records.note(format!("some locks of \"{statement}\", {why}"));
+        }
+        Ok((answer, bystander.finish()))
+    }
 }
 
 impl Bystander {
-    /// Sets a trap for each table in `tables`, a list of object identifiers. Call this before the session of `target`
-    /// runs its statement.
-    pub(super) fn new(
+    /// Sets a trap for each table. Call this before the session with the backend `pid` runs its statement.
+    fn new(
         catalogs: &mut Catalogs<'_>,
-        target: &Target<'_>,
-        tables: &[u32],
-        relations: &Relations,
+        database: &str,
+        pid: u32,
+        Traps { held, tables, relations, opens_early, .. }: &Traps<'_>,
     ) -> Result<Self, LaboratoryError> {
         let mut bystander = Self {
-            database: target.database.to_owned(),
-            pid: target.pid,
+            database: database.to_owned(),
+            pid,
             traps: Vec::new(),
-            opens_early: target.opens_early,
+            opens_early: *opens_early,
             indexes: relations.iter().filter(|(_, one)| one.letter == 'i').map(|(oid, _)| *oid).collect(),
             locks: HashMap::new(),
             is_incomplete: tables.len() > MOST,
         };
         for oid in tables.iter().take(MOST) {
             let Some(relation) = relations.get(oid) else { continue };
-            let held = target.held.get(oid).map_or(&[][..], |state| &state.modes);
+            let held = held.get(oid).map_or(&[][..], |state| &state.modes);
             let modes = modes_beside(held);
             bystander.is_incomplete |= misses_locks(held, modes);
             if modes.is_empty() {
                 continue;
             }
-            let mut session = catalogs.open(target.database)?;
+            let mut session = catalogs.open(database)?;
             let name =
                 [&relation.name.schema, &relation.name.name].map(|part| server::identifier(part)).join(".");
             let lock = |(number, mode): (usize, &LockMode)| {
@@ -102,7 +137,7 @@ impl Bystander {
     }
 
     /// Records the statement's current locks, and opens the trap that the statement waits for.
-    pub(super) fn look(&mut self, catalogs: &mut Catalogs<'_>) -> Result<(), LaboratoryError> {
+    fn look(&mut self, catalogs: &mut Catalogs<'_>) -> Result<(), LaboratoryError> {
         // The blockers come first in the result: if they include a trap, then the locks read after them are still held.
         let sql = format!(
             "SELECT NULL, unnest(pg_blocking_pids({pid}))::text UNION ALL \
@@ -145,7 +180,7 @@ impl Bystander {
     }
 
     /// Removes all traps. Returns the observed lock modes for each relation.
-    pub(super) fn finish(self) -> HashMap<u32, Vec<LockMode>> {
+    fn finish(self) -> HashMap<u32, Vec<LockMode>> {
         self.locks.into_iter().map(|(oid, modes)| (oid, modes.into_iter().collect())).collect()
     }
 }

@@ -2,16 +2,15 @@
 //! the block ends, so other sessions observe them.
 
 use pgwire::begins_with;
-use server::literal;
 
 use super::answer::Answer;
+use super::bystander::Traps;
 use super::code::Code;
 use super::error::LaboratoryError;
 use super::facts::HiddenLocks;
-use super::failing::Traps;
 use super::progress::{Progress, Statement};
 use super::questions::SessionState;
-use super::repetition::{Repetition, shortened};
+use super::repetition::{Repetition, Scope, shortened};
 use super::requests::Request;
 use super::session::RepeatedSession;
 use crate::sql_text::tokens;
@@ -35,9 +34,9 @@ impl Repetition<'_> {
             self.tables_named_in(open, &text.join(" "), database)?
         };
         // Waiting for a trap must not count against the client's timeout.
-        self.set_local_lock_timeout(open, "0")?;
-        let why = "which may roll a part back";
-        let traps = Traps { held: &before.relations, tables: &tables, relations: &relations, why };
+        self.set_lock_timeout(open, "0", Scope::Transaction)?;
+        let (held, why) = (&before.relations, "which may roll a part back");
+        let traps = Traps { held, tables: &tables, relations: &relations, opens_early: false, why };
         let (answer, locks) = self.exchange_beside(open, statement, parts, progress, &traps)?;
         Ok((answer, HiddenLocks { relations, locks }))
     }
@@ -50,7 +49,7 @@ impl Repetition<'_> {
         after: &mut SessionState,
     ) -> Result<(), LaboratoryError> {
         if let (Some(timeout), None) = (before.lock_timeout, after.lock_timeout) {
-            self.set_local_lock_timeout(open, &format!("{}ms", timeout.as_millis()))?;
+            self.set_lock_timeout(open, &format!("{}ms", timeout.as_millis()), Scope::Transaction)?;
             after.lock_timeout = Some(timeout);
         }
         Ok(())
@@ -64,16 +63,6 @@ impl Repetition<'_> {
             self.records
                 .note(format!("locks of \"{statement}\" that it released, because it rolled a part back"));
         }
-        Ok(())
-    }
-
-    fn set_local_lock_timeout(
-        &mut self,
-        open: &mut RepeatedSession,
-        value: &str,
-    ) -> Result<(), LaboratoryError> {
-        let sql = format!("SELECT pg_catalog.set_config('lock_timeout', {}, true)", literal(value));
-        self.answer(open, &sql)?;
         Ok(())
     }
 }

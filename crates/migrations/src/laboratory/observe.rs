@@ -8,7 +8,7 @@ use pgwire::TokenKind;
 use server::literal;
 
 use super::answer::Answer;
-use super::bystander::{Bystander, Target};
+use super::bystander::Traps;
 use super::catalog::Relations;
 use super::class::StatementClass;
 use super::code::Code;
@@ -18,7 +18,7 @@ use super::facts::{Facts, HiddenLocks};
 use super::hidden::never_waits;
 use super::progress::{Expected, Progress, Statement, is_refused, needs_transaction};
 use super::questions::{Counters, Question, RelationState, SessionState};
-use super::repetition::{Repetition, shortened};
+use super::repetition::{Repetition, Scope, shortened};
 use super::requests::Request;
 use super::session::{Exchange, RepeatedSession};
 use crate::ObservedStatement;
@@ -245,29 +245,15 @@ impl Repetition<'_> {
         let before = self.catalogs.all(database)?;
         let tables = self.tables_of(open, &statement.sql, database, &before)?;
         let is_vacuum = observed.sql.get(..6).is_some_and(|word| word.eq_ignore_ascii_case("vacuum"));
-        let held = &HashMap::new();
-        let target = Target { database, pid: open.pid, held, opens_early: is_vacuum };
-        let mut bystander = Bystander::new(&mut self.catalogs, &target, &tables, &before)?;
         let timeouts = settings.first().and_then(|row| row.get(1)?.clone());
         let first = self.catalogs.next_transaction()?;
         // Waiting for a trap must not count against the client's timeout, so turn it off until the statement ends.
-        self.set_lock_timeout(open, "0")?;
-        let mut watch = self.watch(open.pid, progress.limit());
-        let catalogs = &mut self.catalogs;
-        let exchange = Exchange { tick: Duration::from_millis(1), ..Self::exchange_of(statement) };
-        let answer = open.exchange(&exchange, &mut parts.copies, &mut |elapsed| {
-            bystander.look(catalogs)?;
-            watch.tick(elapsed, catalogs)
-        })?;
-        if bystander.is_incomplete {
-            self.records.note(format!(
-                "some locks of \"{}\", which runs outside transactions",
-                shortened(&statement.sql)
-            ));
-        }
-        let locks = bystander.finish();
+        self.set_lock_timeout(open, "0", Scope::Session)?;
+        let (held, why) = (&HashMap::new(), "which runs outside transactions");
+        let traps = Traps { held, tables: &tables, relations: &before, opens_early: is_vacuum, why };
+        let (answer, locks) = self.exchange_beside(open, statement, parts, progress, &traps)?;
         if !open.is_over {
-            self.set_lock_timeout(open, timeouts.as_deref().unwrap_or("0"))?;
+            self.set_lock_timeout(open, timeouts.as_deref().unwrap_or("0"), Scope::Session)?;
             self.settle(open)?;
         }
         let after = self.catalogs.all(database)?;
@@ -278,16 +264,6 @@ impl Repetition<'_> {
         }
         observed.add_facts(facts);
         Ok(answer)
-    }
-
-    pub(super) fn set_lock_timeout(
-        &mut self,
-        open: &mut RepeatedSession,
-        value: &str,
-    ) -> Result<(), LaboratoryError> {
-        let sql = format!("SELECT pg_catalog.set_config('lock_timeout', {}, false)", literal(value));
-        self.answer(open, &sql)?;
-        Ok(())
     }
 
     /// Makes the session report its counters, so that other sessions see them.

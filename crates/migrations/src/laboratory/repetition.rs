@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use pgwire::SessionTranscript;
-use server::{Rows, Server};
+use server::{Rows, Server, literal};
 
 use super::answer::Answer;
 use super::catalog::Catalogs;
@@ -33,6 +33,13 @@ pub(super) struct Repetition<'a> {
     pub(super) sizes: Sizes,
     /// The time when the transcripts end.
     end: Instant,
+}
+
+/// How long a setting lasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    Session,
+    Transaction,
 }
 
 impl<'a> Repetition<'a> {
@@ -141,6 +148,18 @@ impl<'a> Repetition<'a> {
             open.refusal.get_or_insert(error.message);
         }
         Ok(answer.rows)
+    }
+
+    pub(super) fn set_lock_timeout(
+        &mut self,
+        open: &mut RepeatedSession,
+        value: &str,
+        scope: Scope,
+    ) -> Result<(), LaboratoryError> {
+        let is_local = scope == Scope::Transaction;
+        let sql = format!("SELECT pg_catalog.set_config('lock_timeout', {}, {is_local})", literal(value));
+        self.answer(open, &sql)?;
+        Ok(())
     }
 
     /// Returns the limits for an exchange with the session whose pid is `pid`.
