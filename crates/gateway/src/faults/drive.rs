@@ -210,10 +210,7 @@ impl FaultDrive {
     async fn prepare(&mut self) {
         let is_read_only = self.faults.is_read_only();
         if is_read_only {
-            match make_read_only(&mut self.inner).await {
-                Ok(between) => self.down.add(&between),
-                Err(error) => tracing::debug!(%error, "could not make a session read-only"),
-            }
+            make_read_only(&mut self.inner, &mut self.down).await;
         }
         if self.may_read_state() {
             self.read_state().await;
@@ -228,10 +225,7 @@ impl FaultDrive {
 
     async fn read_state(&mut self) {
         self.has_unread_state = false;
-        match read_state(&mut self.inner, &mut self.session, self.status == b'T').await {
-            Ok(between) => self.down.add(&between),
-            Err(error) => tracing::debug!(%error, "could not read the state of a session"),
-        }
+        read_state(&mut self.inner, &mut self.down, &mut self.session, self.status == b'T').await;
     }
 
     async fn next_event(&mut self) -> Event {
