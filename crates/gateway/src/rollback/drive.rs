@@ -252,7 +252,10 @@ impl Drive {
     }
 
     fn is_at_rest(&self) -> bool {
-        self.session.is_at_rest() && self.up.rest.0 == 0 && self.down.left().is_empty()
+        self.session.is_at_rest()
+            && self.up.rest.0 == 0
+            && self.down.rest.0 == 0
+            && self.down.left().is_empty()
     }
 
     fn poll_until_quiet(&mut self, context: &mut Context<'_>) -> Poll<bool> {
@@ -412,7 +415,7 @@ impl Drive {
 
     /// Processes messages from the client. Returns true if there were any.
     fn take_from_client(&mut self) -> bool {
-        let Self { session, up, turn, .. } = self;
+        let Self { session, up, down, turn, .. } = self;
         let mut busy = false;
         while session.to_server.len() <= MAX_WAITING_BYTES && session.broken.is_none() {
             if up.rest.0 > 0 {
@@ -445,6 +448,10 @@ impl Drive {
                     let Some(message) = up.take(length) else { break };
                     if may_request && requests_fault(tag, &message[HEADER..]) {
                         up.put_back(length);
+                        // Whoever puts faults between the two sides expects complete messages from the server.
+                        if down.rest.0 > 0 {
+                            break;
+                        }
                         self.requests_fault = true;
                         return true;
                     }

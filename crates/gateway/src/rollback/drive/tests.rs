@@ -14,7 +14,7 @@ use fixture::{
 use super::*;
 use crate::buffer::CHUNK;
 use crate::rollback::stub::{Cuts, StubServer, bind, execute, parse, serve, sync, write_pieces};
-use crate::testing::run;
+use crate::testing::{pair, run};
 
 /// All messages arrive in one piece, and the client doesn't wait for responses.
 const WHOLE: Pieces<'_> = Pieces { up: &Cuts::None, down: &Cuts::None, patient: false };
@@ -286,6 +286,40 @@ fn server_ending_at_any_byte_leaves_complete_messages() {
             assert_eq!(unsent.is_some(), is_between, "after {at} bytes: {received:?}");
             let shown = [received, unsent.unwrap_or_default()].concat();
             assert!(answers[6..].starts_with(&shown), "after {at} bytes: {shown:?}");
+        }
+    });
+}
+
+#[test]
+fn session_rests_only_between_server_messages() {
+    let notice = encode(b'N', b"SNOTICE\0Mhello\0\0");
+    run(async {
+        for request in [Vec::new(), query(b"SET pgfresh.fault = '40001'")] {
+            for at in HEADER..notice.len() {
+                let Fixture { mut drive, mut client, mut server, .. } = Fixture::new(None);
+                server.write_all(&notice[..at]).await.unwrap();
+                client.write_all(&request).await.unwrap();
+                let begun = async {
+                    for _ in 0..10 {
+                        yield_now().await;
+                    }
+                };
+                tokio::select! {
+                    biased;
+                    end = drive.run() => panic!("{end:?} after {at} bytes"),
+                    () = begun => {}
+                }
+                drive.stops_at_rest = true;
+                assert!(timeout(Duration::ZERO, drive.run()).await.is_err(), "after {at} bytes");
+                server.write_all(&notice[at..]).await.unwrap();
+                assert_eq!(drive.run().await, End::AtRest, "after {at} bytes");
+                let ClientSide { client: mut ours, unsent, .. } = drive.exchange_client(pair(None).0, false);
+                ours.write_all(&unsent).await.unwrap();
+                drop(ours);
+                let mut received = Vec::new();
+                client.read_to_end(&mut received).await.unwrap();
+                assert_eq!(received, notice, "after {at} bytes");
+            }
         }
     });
 }
