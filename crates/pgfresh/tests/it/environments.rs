@@ -530,7 +530,8 @@ fn servers_run_and_end_without_unneeded_calls() {
     let cases: Vec<_> = some_of(all).into_iter().chain(some_of(each)).collect();
     for (call, errno, numbers) in cases {
         let context = format!("{call} returns {errno}");
-        let scene = Scene::new(User::Ourselves);
+        // Without a disk, pgfresh doesn't call syncfs.
+        let scene = Scene::on_disk(User::Ourselves);
         scene.write("refuse.py", REFUSE);
         let refused = |script: &str| shell(&scene, &["python3", "refuse.py", errno, &numbers], script);
         let built = "\"$PGFRESH\" run -v --setup 'psql -Xqc \"CREATE TABLE t ()\"' --inputs refuse.py -- \
