@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::mem;
 
-use pgwire::{BoundValue, SqlLexer, StartupParams, Token, TokenKind};
+use pgwire::{BoundValue, SavepointStatement, SqlLexer, StartupParams, Token, TokenKind};
 use server::SUPERUSER;
 
 /// Settings without a common prefix that affect query plans or the meaning of a statement's text.
@@ -39,6 +39,9 @@ const NAMES: &[&str] = &[
     "work_mem",
 ];
 
+/// Number of tokens to consider at the start of a statement. The longest relevant statements set a `search_path`.
+const MOST_TOKENS: usize = 64;
+
 /// Values by setting name, in lower case.
 type Settings = BTreeMap<String, String>;
 
@@ -63,14 +66,6 @@ struct Savepoint {
     name: String,
     session: Settings,
     current: Settings,
-}
-
-/// A statement about a savepoint.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum SavepointStatement {
-    Define(String),
-    RollBackTo(String),
-    Release(String),
 }
 
 /// A change to one setting or to all settings. Without a value, the setting returns to its value at session start.
@@ -108,16 +103,17 @@ impl PlannerSettings {
     /// Returns true if a statement has one of the forms that change settings.
     pub(crate) fn is_change(statement: &str) -> bool {
         let any = BoundValue { type_oid: 0, format: 0, value: Some(Vec::new()) };
-        Change::read(statement, &[any.clone(), any.clone(), any]).is_some()
+        Change::read(&tokens_of(statement), &[any.clone(), any.clone(), any]).is_some()
     }
 
     /// Applies a successful statement. Returns true if it has one of the forms that change settings, or returns to a
     /// savepoint.
     pub(crate) fn apply(&mut self, statement: &str, values: &[BoundValue]) -> bool {
-        if let Some(statement) = SavepointStatement::read(statement) {
+        let tokens = tokens_of(statement);
+        if let Some(statement) = SavepointStatement::read(&tokens) {
             return self.apply_savepoint(statement);
         }
-        let Some(change) = Change::read(statement, values) else { return false };
+        let Some(change) = Change::read(&tokens, values) else { return false };
         let Change { name, value, is_local } = change;
         let Some(name) = name else {
             (self.session, self.current) = (self.startup.clone(), self.startup.clone());
@@ -191,48 +187,18 @@ fn set(settings: &mut Settings, name: &str, value: Option<&String>) {
     };
 }
 
+/// Returns the statement's first tokens. Those of a longer one don't matter.
+fn tokens_of(statement: &str) -> Vec<Token<'_>> {
+    let mut lexer = SqlLexer::new(statement.as_bytes(), true);
+    std::iter::from_fn(|| lexer.token()).take(MOST_TOKENS).collect()
+}
+
 fn is_followed(name: &str) -> bool {
     NAMES.binary_search(&name).is_ok() || name.starts_with("enable_") || name.starts_with("geqo")
 }
 
-impl SavepointStatement {
-    fn read(statement: &str) -> Option<Self> {
-        let mut lexer = SqlLexer::new(statement.as_bytes(), true);
-        // The longest form is ROLLBACK TRANSACTION TO SAVEPOINT name.
-        let tokens: Vec<_> = std::iter::from_fn(|| lexer.token()).take(6).collect();
-        let (first, mut rest) = tokens.split_first()?;
-        if first.is_word(b"savepoint") {
-            let [name] = rest else { return None };
-            return Some(Self::Define(name.name()?));
-        }
-        let rolls_back = first.is_word(b"rollback");
-        if rolls_back {
-            if let [word, more @ ..] = rest
-                && (word.is_word(b"work") || word.is_word(b"transaction"))
-            {
-                rest = more;
-            }
-            let [to, more @ ..] = rest else { return None };
-            if !to.is_word(b"to") {
-                return None;
-            }
-            rest = more;
-        } else if !first.is_word(b"release") {
-            return None;
-        }
-        let name = match rest {
-            [name] => name.name()?,
-            [word, name] if word.is_word(b"savepoint") => name.name()?,
-            _ => return None,
-        };
-        Some(if rolls_back { Self::RollBackTo(name) } else { Self::Release(name) })
-    }
-}
-
 impl Change {
-    fn read(statement: &str, values: &[BoundValue]) -> Option<Self> {
-        let mut lexer = SqlLexer::new(statement.as_bytes(), true);
-        let tokens: Vec<_> = std::iter::from_fn(|| lexer.token()).take(64).collect();
+    fn read(tokens: &[Token<'_>], values: &[BoundValue]) -> Option<Self> {
         let (first, rest) = tokens.split_first()?;
         if first.is_word(b"set") {
             Self::set(rest)

@@ -21,6 +21,7 @@ mod message;
 mod negotiation;
 mod normalized;
 mod query_runs;
+mod savepoint;
 mod scram;
 mod sent_statement;
 mod split;
@@ -48,6 +49,7 @@ pub use negotiation::{
 };
 pub use normalized::{NormalizedStatement, StatementKind};
 pub use query_runs::{QueryRuns, RepeatedPart};
+pub use savepoint::SavepointStatement;
 pub use scram::{Exchange, Verifier, sasl_request, sasl_response};
 pub use sent_statement::{BoundValue, SentStatement};
 pub use split::{planned_query, split_statements, statement_places};

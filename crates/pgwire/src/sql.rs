@@ -20,6 +20,9 @@ pub enum TokenKind {
     Sign,
 }
 
+/// Maximum length of a name in bytes. The server truncates longer ones. Source: `NAMEDATALEN`.
+const LONGEST_NAME: usize = 63;
+
 /// A token and its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Token<'a> {
@@ -42,19 +45,22 @@ impl Token<'_> {
         matches!(self.kind, TokenKind::Word | TokenKind::QuotedName)
     }
 
-    /// Returns the token's name as the server reads it: folded to lower case, or without its quotes. Returns `None` for
-    /// other tokens, and for names that are incomplete or not UTF-8.
+    /// Returns the token's name as a server with UTF-8 databases reads it: with ASCII letters folded to lower case or
+    /// without its quotes, and at most 63 bytes long. Returns `None` for other tokens, and for names that are
+    /// incomplete or not UTF-8. Source: `scansup.c`.
     #[must_use]
     pub fn name(&self) -> Option<String> {
         let text = std::str::from_utf8(self.text).ok()?;
-        match self.kind {
-            TokenKind::Word => Some(text.to_lowercase()),
+        let mut name = match self.kind {
+            TokenKind::Word => text.to_ascii_lowercase(),
             TokenKind::QuotedName => {
                 let quoted = text.strip_prefix('"')?.strip_suffix('"')?;
-                Some(quoted.replace("\"\"", "\""))
+                quoted.replace("\"\"", "\"")
             }
-            _ => None,
-        }
+            _ => return None,
+        };
+        name.truncate(name.floor_char_boundary(LONGEST_NAME));
+        Some(name)
     }
 
     /// Returns true if the token is the single byte `sign`.

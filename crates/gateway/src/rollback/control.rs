@@ -4,6 +4,8 @@
 //! example, LOCK TABLE should fail outside a transaction. In rollback isolation, however, the server always sees a
 //! transaction, so the gateway must report this error itself.
 
+use pgwire::SavepointStatement;
+
 use super::message::{DISCARD_ALL, UNDO, USE_CLONE_HINT, command_complete, report};
 use super::session::RollbackSession;
 use super::setting_changes::SettingChanges;
@@ -25,7 +27,7 @@ impl RollbackSession {
             Kind::Begin { .. } | Kind::Commit { .. } | Kind::Rollback { .. } | Kind::PrepareTransaction => {
                 false
             }
-            Kind::Savepoint(_) | Kind::Release(_) | Kind::RollbackTo(_) => self.in_transaction,
+            Kind::Savepoint(_) => self.in_transaction,
             Kind::Lock | Kind::Declare | Kind::DiscardAll => self.in_transaction || !top,
             Kind::SetConstraints => {
                 self.transaction.constraints.set_by_client && (self.in_transaction || !top)
@@ -89,9 +91,7 @@ impl RollbackSession {
                     response,
                 ]);
             }
-            Kind::Savepoint(_) => self.refuse_outside_transaction("SAVEPOINT"),
-            Kind::Release(_) => self.refuse_outside_transaction("RELEASE SAVEPOINT"),
-            Kind::RollbackTo(_) => self.refuse_outside_transaction("ROLLBACK TO SAVEPOINT"),
+            Kind::Savepoint(statement) => self.refuse_outside_transaction(statement.command()),
             Kind::Lock => self.refuse_outside_transaction("LOCK TABLE"),
             Kind::Declare => self.refuse_outside_transaction("DECLARE CURSOR"),
             Kind::Plain | Kind::Set(_) | Kind::MaySet(_) => self.perform(Task::Native(native)),
@@ -111,10 +111,16 @@ impl RollbackSession {
     /// Informs the settings tracker of a statement before the server runs it.
     pub(super) fn track_settings(&mut self, kind: &Kind) {
         match kind {
-            Kind::RollbackTo(name) if self.in_transaction => self.settings.roll_back_to(name),
+            Kind::Savepoint(SavepointStatement::RollBackTo(name)) if self.in_transaction => {
+                self.settings.roll_back_to(name);
+            }
             _ if self.is_aborted() => {}
-            Kind::Savepoint(name) if self.in_transaction => self.settings.save(name),
-            Kind::Release(name) if self.in_transaction => self.settings.release(name),
+            Kind::Savepoint(SavepointStatement::Define(name)) if self.in_transaction => {
+                self.settings.save(name);
+            }
+            Kind::Savepoint(SavepointStatement::Release(name)) if self.in_transaction => {
+                self.settings.release(name);
+            }
             Kind::SetLocal(changes) | Kind::Set(changes) | Kind::MaySet(changes) => {
                 // The tracker must know the state before the first statement of the transaction.
                 self.ensure_savepoint();

@@ -448,12 +448,9 @@ impl Drive {
                     let Some(message) = up.take(length) else { break };
                     if may_request && requests_fault(tag, &message[HEADER..]) {
                         up.put_back(length);
-                        // Whoever puts faults between the two sides expects complete messages from the server.
-                        if down.rest.0 > 0 {
-                            break;
-                        }
-                        self.requests_fault = true;
-                        return true;
+                        // The drive that obeys faults reads only complete messages from the server.
+                        self.requests_fault = down.rest.0 == 0;
+                        return busy || self.requests_fault;
                     }
                     session.client_message(tag, &message[HEADER..]);
                 }

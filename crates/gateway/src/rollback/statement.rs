@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use super::setting_changes::SettingChanges;
-use pgwire::SqlLexer;
+use pgwire::{SavepointStatement, SqlLexer, Token, TokenKind};
 
 /// Maximum number of words to consider at the start of a statement. The longest relevant statement is a BEGIN with a
 /// list of modes.
@@ -26,10 +26,7 @@ pub(super) enum Kind {
     Rollback {
         chain: bool,
     },
-    /// Creates a savepoint with this name.
-    Savepoint(String),
-    Release(String),
-    RollbackTo(String),
+    Savepoint(SavepointStatement),
     SetTransaction(Modes),
     SetConstraints,
     SetLocal(SettingChanges),
@@ -80,14 +77,16 @@ pub(super) fn statements(sql: &[u8], plain: bool) -> Vec<Statement> {
     let (mut parentheses, mut blocks, mut last): (u32, u32, &[u8]) = (0, 0, b"");
     loop {
         let begin = lexer.position();
-        let token = lexer.token().map(|token| token.text);
+        let next = lexer.token();
+        let token = next.map(|token| token.text);
         let is = |word: &str| token.is_some_and(|token| token.eq_ignore_ascii_case(word.as_bytes()));
         match token {
             Some(b"(") => parentheses += 1,
             Some(b")") => parentheses = parentheses.saturating_sub(1),
             // END closes the body of an SQL function, but also a CASE.
             Some(_) if blocks == 0 => {
-                let opens = last.eq_ignore_ascii_case(b"BEGIN") && is("ATOMIC") && first_is(&words, "CREATE");
+                let opens =
+                    last.eq_ignore_ascii_case(b"BEGIN") && is("ATOMIC") && first_is(&words, b"create");
                 blocks = u32::from(opens);
             }
             Some(_) if is("CASE") => blocks += 1,
@@ -97,14 +96,14 @@ pub(super) fn statements(sql: &[u8], plain: bool) -> Vec<Statement> {
         match token {
             Some(token) if token != b";" || parentheses > 0 || blocks > 0 => {
                 if words.len() < MAX_WORDS {
-                    words.push(token);
+                    words.extend(next);
                 }
                 last = token;
             }
             _ => {
                 if !words.is_empty() {
                     let kind = match kind(&words) {
-                        Kind::Plain => may_set(words[0], &sql[start..begin], plain),
+                        Kind::Plain => may_set(&words, &sql[start..begin], plain),
                         kind => kind,
                     };
                     found.push(Statement { place: start..begin, kind });
@@ -119,13 +118,13 @@ pub(super) fn statements(sql: &[u8], plain: bool) -> Vec<Statement> {
     }
 }
 
-fn first_is(words: &[&[u8]], word: &str) -> bool {
-    words.first().is_some_and(|first| first.eq_ignore_ascii_case(word.as_bytes()))
+fn first_is(words: &[Token<'_>], word: &[u8]) -> bool {
+    words.first().is_some_and(|first| first.is_word(word))
 }
 
-/// Returns the kind of a statement beginning with the word `first`. The statement must not end or divide a transaction.
-fn may_set(first: &[u8], sql: &[u8], plain: bool) -> Kind {
-    if [&b"EXECUTE"[..], b"FETCH", b"MOVE"].iter().any(|word| first.eq_ignore_ascii_case(word)) {
+/// Returns the kind of a statement that starts with `words`. The statement must not end or divide a transaction.
+fn may_set(words: &[Token<'_>], sql: &[u8], plain: bool) -> Kind {
+    if [&b"execute"[..], b"fetch", b"move"].iter().any(|word| first_is(words, word)) {
         return Kind::MaySet(SettingChanges::of_earlier_statement(sql, plain));
     }
     SettingChanges::of_statement(sql, plain).map_or(Kind::Plain, Kind::MaySet)
@@ -147,12 +146,11 @@ pub(super) fn kind_of_all(statements: &[Statement]) -> Kind {
 
 /// Returns the kind of a statement that starts with `words`. A malformed transaction statement counts as plain, so that
 /// the server reports the error.
-fn kind(words: &[&[u8]]) -> Kind {
-    // Keywords are short, so longer words can't match.
-    let short = |word: &&[u8]| {
-        if word.len() > 63 { "…".into() } else { String::from_utf8_lossy(word).to_uppercase() }
-    };
-    let words: Vec<String> = words.iter().map(short).collect();
+fn kind(words: &[Token<'_>]) -> Kind {
+    if let Some(statement) = SavepointStatement::read(words) {
+        return Kind::Savepoint(statement);
+    }
+    let words: Vec<String> = words.iter().map(upper_case).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["START", "TRANSACTION", rest @ ..] => begin(true, rest),
@@ -161,15 +159,10 @@ fn kind(words: &[&[u8]]) -> Kind {
             Some(chain) => Kind::Commit { chain },
             None => Kind::Plain,
         },
-        ["ROLLBACK", "TO", rest @ ..] | ["ROLLBACK", "WORK" | "TRANSACTION", "TO", rest @ ..] => {
-            Kind::RollbackTo(savepoint(rest))
-        }
         ["ROLLBACK" | "ABORT", rest @ ..] => match chain(skip_optional_words(rest)) {
             Some(chain) => Kind::Rollback { chain },
             None => Kind::Plain,
         },
-        ["SAVEPOINT", rest @ ..] => Kind::Savepoint(savepoint(rest)),
-        ["RELEASE", rest @ ..] => Kind::Release(savepoint(rest)),
         ["LOCK", ..] => Kind::Lock,
         ["DECLARE", rest @ ..] => {
             let holds = rest.windows(2).any(|pair| pair == ["WITH", "HOLD"]);
@@ -186,6 +179,17 @@ fn kind(words: &[&[u8]]) -> Kind {
         ["SET", "SESSION", "AUTHORIZATION", ..] => Kind::Set(set(&words[1..], false)),
         ["SET", "SESSION", rest @ ..] | ["SET" | "RESET", rest @ ..] => Kind::Set(set(rest, false)),
         _ => Kind::Plain,
+    }
+}
+
+/// Returns a token in upper case, with one quote before a quoted name, so that it equals no keyword.
+fn upper_case(token: &Token<'_>) -> String {
+    match token.kind {
+        TokenKind::Word => token.name().unwrap_or_default().to_uppercase(),
+        TokenKind::QuotedName => format!("\"{}", token.name().unwrap_or_default().to_uppercase()),
+        TokenKind::Sign => String::from_utf8_lossy(token.text).into_owned(),
+        // No keyword is a literal or a number.
+        TokenKind::Text | TokenKind::Number | TokenKind::Parameter => String::new(),
     }
 }
 
@@ -236,20 +240,15 @@ fn set(words: &[&str], local: bool) -> SettingChanges {
         ["SESSION", "AUTHORIZATION", ..] | ["ALL", ..] | [] => return SettingChanges::set(None, local),
         ["NAMES", ..] => "client_encoding".to_owned(),
         ["SCHEMA", ..] => "search_path".to_owned(),
-        [space, ".", name, ..] => unquoted(space) + "." + &unquoted(name),
-        [name, ..] => unquoted(name),
+        [space, ".", name, ..] => setting_name(space) + "." + &setting_name(name),
+        [name, ..] => setting_name(name),
     };
     SettingChanges::set(Some(&name), local)
 }
 
-/// Returns the savepoint name in `words`.
-fn savepoint(words: &[&str]) -> String {
-    let words = if let ["SAVEPOINT", name, ..] = words { &[*name][..] } else { words };
-    words.first().map(|name| unquoted(name)).unwrap_or_default()
-}
-
-fn unquoted(name: &str) -> String {
-    name.to_lowercase().replace('"', "")
+/// Returns the lower-case name of a setting from a word of [`upper_case`].
+fn setting_name(word: &str) -> String {
+    word.strip_prefix('"').unwrap_or(word).to_lowercase()
 }
 
 #[cfg(test)]
@@ -274,12 +273,15 @@ mod tests {
             ("COMMIT WORK AND NO CHAIN", Kind::Commit { chain: false }),
             ("COMMIT PREPARED 'x'", Kind::MaySet(SettingChanges::unknown())),
             ("abort work", Kind::Rollback { chain: false }),
-            ("ROLLBACK WORK TO SAVEPOINT a", Kind::RollbackTo("a".to_owned())),
-            ("ROLLBACK TO \"A\"", Kind::RollbackTo("a".to_owned())),
+            ("ROLLBACK TO \"A\"", Kind::Savepoint(SavepointStatement::RollBackTo("A".to_owned()))),
             ("PREPARE transaction 'x'", Kind::PrepareTransaction),
             ("PREPARE x AS SELECT 1", Kind::Plain),
             ("SELECT f()", Kind::MaySet(SettingChanges::unknown())),
             ("SET LOCAL time zone 'UTC'", Kind::SetLocal(SettingChanges::set(Some("timezone"), true))),
+            (
+                &format!("SET LOCAL app.\"{}\" = 'x'", "U".repeat(70)),
+                Kind::SetLocal(SettingChanges::set(Some(&format!("app.{}", "u".repeat(63))), true)),
+            ),
             ("SET LOCAL app.\"User\" = 'x'", Kind::SetLocal(SettingChanges::set(Some("app.user"), true))),
             ("SET SESSION work_mem TO 1", Kind::Set(SettingChanges::set(Some("work_mem"), false))),
             ("RESET ALL", Kind::Set(SettingChanges::set(None, false))),

@@ -64,7 +64,7 @@ impl Pair {
 }
 
 /// Sessions, statement by statement.
-const CASES: [&[&str]; 18] = [
+const CASES: [&[&str]; 20] = [
     &[
         "BEGIN",
         "SELECT set_config('role', 'pg_monitor', false)",
@@ -103,6 +103,25 @@ const CASES: [&[&str]; 18] = [
         "SAVEPOINT a",
         "SET work_mem = '2MB'",
         "ROLLBACK TO a",
+        "COMMIT",
+    ],
+    &[
+        "BEGIN",
+        "SAVEPOINT a",
+        "SET work_mem = '2MB'",
+        "SET LOCAL work_mem = '3MB'",
+        "SAVEPOINT \"A\"",
+        "ROLLBACK TO a",
+        "COMMIT",
+    ],
+    // The names differ in the first 63 bytes, which are all that the server keeps.
+    &[
+        "BEGIN",
+        "SAVEPOINT a_savepoint_with_a_name_longer_than_the_63_bytes_that_postgresql_keeps",
+        "SET work_mem = '2MB'",
+        "SET LOCAL work_mem = '3MB'",
+        "SAVEPOINT b_savepoint_with_a_name_longer_than_the_63_bytes_that_postgresql_keeps",
+        "ROLLBACK TO a_savepoint_with_a_name_longer_than_the_63_bytes_that_postgresql_discards",
         "COMMIT",
     ],
     &["BEGIN", "SET LOCAL work_mem = '1MB'", "SELECT set_config('work_mem', '2MB', false)", "COMMIT"],
@@ -216,14 +235,14 @@ fn generated_setting_changes_last_as_on_plain_server() {
                     4 => (*random.choose(&[
                         "ROLLBACK",
                         "SAVEPOINT a",
-                        "SAVEPOINT b",
+                        "SAVEPOINT \"A\"",
                         "RELEASE a",
                         "SELECT 1/0",
                     ]))
                     .to_owned(),
                     5 => (*random.choose(&[
                         "ROLLBACK TO a",
-                        "ROLLBACK TO b",
+                        "ROLLBACK TO \"A\"",
                         "SELECT tenant(3)",
                         "SELECT sets()",
                     ]))
