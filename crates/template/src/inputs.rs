@@ -61,6 +61,12 @@ pub enum InputError {
         /// Target of the link.
         target: PathBuf,
     },
+    /// The path of a matching file isn't valid UTF-8.
+    #[error("cannot use {path:?}: its name is not valid UTF-8")]
+    Name {
+        /// Path of the file.
+        path: PathBuf,
+    },
     /// A directory doesn't contain a dump.
     #[error("cannot restore \"{dump}\": there is no toc.dat in this directory")]
     NoDump {
@@ -86,6 +92,7 @@ impl InputError {
                     .to_owned(),
             ),
             Self::DanglingLink { .. } => Some("Repair the link or remove it.".to_owned()),
+            Self::Name { .. } => Some("Rename the file, or change the pattern that matches it.".to_owned()),
             Self::NoDump { .. } => Some("Name a file or a directory that pg_dump wrote.".to_owned()),
             Self::File(error) => error.hint(),
         }
@@ -103,11 +110,15 @@ pub(crate) struct InputFiles {
 /// Finds the files in `folder` that match `patterns`.
 ///
 /// # Errors
-/// Returns an error if a pattern matches nothing, or if a pattern is the full path of a file that can't be read.
+/// Returns an error if a pattern matches nothing, if a pattern is the full path of a file that can't be read, or if the
+/// path of a matching file isn't valid UTF-8.
 pub(crate) fn expand(folder: &Path, patterns: &[String]) -> Result<InputFiles, InputError> {
     let mut all = InputFiles::default();
     for pattern in patterns {
         let found = expand_one(folder, pattern)?;
+        if let Some(path) = found.invalid {
+            return Err(InputError::Name { path });
+        }
         if found.files.is_empty() {
             return Err(InputError::Nothing { pattern: pattern.clone(), folder: folder.to_owned() });
         }
@@ -263,6 +274,8 @@ fn nanoseconds(duration: Duration) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::symlink;
 
     use proptest::prelude::*;
@@ -393,6 +406,21 @@ mod tests {
             );
         }
         assert!(matches!(sql("self"), Err(InputError::File(_))));
+    }
+
+    #[test]
+    fn names_that_are_no_text_are_refused() {
+        let project = project();
+        let name = |bytes: &'static [u8]| project.path().join(OsStr::from_bytes(bytes));
+        fs::write(name(b"migrations/caf\xe9.sql"), "").unwrap();
+        fs::create_dir(name(b"sub\xff")).unwrap();
+        fs::write(name(b"sub\xff/0001.sql"), "").unwrap();
+        for (pattern, expected) in [("migrations/*.sql", r"caf\xE9.sql"), ("sub*/*.sql", r"sub\xFF/0001.sql")]
+        {
+            let error = expand(project.path(), &[pattern.to_owned()]).unwrap_err().to_string();
+            assert!(error.ends_with(&format!("{expected}\": its name is not valid UTF-8")), "{error}");
+        }
+        assert_eq!(matching_files(project.path(), "migrations/*.sql"), ["migrations/0001.sql"]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::fs::{self, DirEntry, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use globset::GlobMatcher;
 
@@ -33,16 +33,19 @@ pub(super) struct Found {
     /// Paths, relative to the folder of the patterns.
     pub(super) files: BTreeSet<String>,
     pub(super) skipped: Vec<Skipped>,
+    /// The path of a matching file that isn't valid UTF-8, and therefore isn't in `files`.
+    pub(super) invalid: Option<PathBuf>,
 }
 
 impl Found {
     pub(super) fn of_file(path: &str) -> Self {
-        Self { files: [path.to_owned()].into(), skipped: Vec::new() }
+        Self { files: [path.to_owned()].into(), ..Self::default() }
     }
 }
 
 pub(super) struct Search<'a> {
     glob: &'a GlobMatcher,
+    start: &'a Path,
     /// Maximum number of slashes in a path that the pattern can match.
     slashes: usize,
     found: Found,
@@ -56,10 +59,15 @@ impl<'a> Search<'a> {
     ///
     /// # Errors
     /// Returns an error if the folder itself can't be read.
-    pub(super) fn run(glob: &'a GlobMatcher, pattern: &str, start: &Path, shown: &str) -> io::Result<Found> {
+    pub(super) fn run(
+        glob: &'a GlobMatcher,
+        pattern: &str,
+        start: &'a Path,
+        shown: &str,
+    ) -> io::Result<Found> {
         let any_depth = pattern.contains("**") || pattern.contains('{');
         let slashes = if any_depth { usize::MAX } else { pattern.matches('/').count() };
-        let mut search = Self { glob, slashes, found: Found::default(), open: Vec::new() };
+        let mut search = Self { glob, start, slashes, found: Found::default(), open: Vec::new() };
         let scope = Scope::of_start(&start.canonicalize()?);
         search.read_folder(start, shown, &start.metadata()?, &scope)?;
         Ok(search.found)
@@ -127,7 +135,11 @@ impl<'a> Search<'a> {
             return self.read_folder(&path, shown, &meta, &scope);
         }
         if meta.is_file() && is_match {
-            self.found.files.insert(shown.to_owned());
+            if path.strip_prefix(self.start).is_ok_and(|inner| inner.to_str().is_none()) {
+                self.found.invalid = Some(path);
+            } else {
+                self.found.files.insert(shown.to_owned());
+            }
         }
         Ok(())
     }
