@@ -2,7 +2,7 @@
 
 use super::{Migrations, below, name, parent, patterns, plain_folder, quoted_after, word};
 use crate::project::folder::Folder;
-use crate::project::python_launcher;
+use crate::project::{known, python_launcher};
 
 /// Maximum number of a settings module's imports that pgfresh follows.
 const MAX_IMPORTS: usize = 50;
@@ -19,27 +19,50 @@ const DYNAMIC: [&str; 9] = [
     "env(",
 ];
 
-/// Detects Django. `manage.py` names the settings module, and each application's folder contains its migrations.
+/// Detects Django. `manage.py` names the settings module, and each application's folder contains its migrations. In a
+/// project, the only `manage.py` can be in a subfolder, where the command then runs.
 pub(super) fn django(folder: &Folder) -> Option<Migrations> {
-    let manage = folder.text("manage.py");
-    if !manage.contains("django") {
+    let starts_django = |file: &&String| name(file) == "manage.py" && folder.text(file).contains("django");
+    let mut all = folder.files().iter().filter(starts_django);
+    let manage = all.next()?;
+    let top = parent(manage);
+    if !top.is_empty() && (all.next().is_some() || known(folder).is_none()) {
         return None;
     }
-    let mut inputs = patterns(["manage.py"]);
+    let project = Folder::new(&folder.path().join(top));
+    let mut inputs = vec!["manage.py".to_owned()];
     let mut note = None;
-    let settings = manage.split(['"', '\'']).skip_while(|text| *text != "DJANGO_SETTINGS_MODULE").nth(2);
+    let text = project.text("manage.py");
+    let settings = text.split(['"', '\'']).skip_while(|text| *text != "DJANGO_SETTINGS_MODULE").nth(2);
     if let Some(module) = settings {
         let path = module.replace('.', "/");
         let mut files = Vec::new();
-        add_module(folder, &path, &mut files);
-        note = files.iter().find(|file| has_fixed_host(&folder.text(file))).map(|file| {
+        add_module(&project, &path, &mut files);
+        note = files.iter().find(|file| has_fixed_host(&project.text(file))).map(|file| {
+            let file = within(top, file);
             format!("{file} must take the database's host, port, user, password and name from DATABASE_URL or PG*.")
         });
         inputs.extend(if files.is_empty() { vec![below(&path)] } else { files });
     }
     inputs.extend(patterns(["**/models.py", "**/models/**/*.py", "**/migrations/*.py"]));
-    let setup = format!("{}python manage.py migrate", python_launcher(folder));
-    Some(Migrations::command("Django", "manage.py", setup, inputs).note(note))
+    let inputs = inputs.iter().map(|input| within(top, input)).collect();
+    let setup = command_in(folder, top, "python manage.py migrate");
+    Some(Migrations::command("Django", manage, setup, inputs).note(note))
+}
+
+fn within(top: &str, path: &str) -> String {
+    if top.is_empty() { path.to_owned() } else { format!("{top}/{path}") }
+}
+
+/// Returns a shell command that runs `command` in the subfolder `top`. The package manager of the subfolder starts it
+/// or, if there is none, that of `folder`.
+fn command_in(folder: &Folder, top: &str, command: &str) -> String {
+    if top.is_empty() {
+        return format!("{}{command}", python_launcher(folder));
+    }
+    let own = python_launcher(&Folder::new(&folder.path().join(top)));
+    let launcher = if own.is_empty() { python_launcher(folder) } else { own };
+    format!("cd {} && {launcher}{command}", word(top))
 }
 
 /// Adds a settings module's file to `files`, and the files of the settings modules that it imports.
@@ -80,7 +103,7 @@ fn has_fixed_host(settings: &str) -> bool {
 pub(super) fn alembic(folder: &Folder) -> Option<Migrations> {
     let ini = folder.files().iter().find(|file| name(file) == "alembic.ini");
     let top = ini.map_or("", |ini| parent(ini));
-    let within = |path: &str| if top.is_empty() { path.to_owned() } else { format!("{top}/{path}") };
+    let within = |path: &str| within(top, path);
     // The configuration can be in pyproject.toml, apart from the URL.
     let project = within("pyproject.toml");
     let of_project = || {
@@ -101,13 +124,7 @@ pub(super) fn alembic(folder: &Folder) -> Option<Migrations> {
     // The folder of the scripts often has the name of the package alembic.
     let is_other = |pattern: &String| !pattern.starts_with(&format!("{scripts}/"));
     inputs.extend(imported(folder, &environment, top).into_iter().filter(is_other));
-    let own = if top.is_empty() { "" } else { python_launcher(&Folder::new(&folder.path().join(top))) };
-    let launcher = if own.is_empty() { python_launcher(folder) } else { own };
-    let setup = if top.is_empty() {
-        format!("{launcher}alembic upgrade head")
-    } else {
-        format!("cd {} && {launcher}alembic upgrade head", word(top))
-    };
+    let setup = command_in(folder, top, "alembic upgrade head");
     let code: String = environment.lines().filter(|line| !line.trim_start().starts_with('#')).collect();
     let url = ini.and_then(|ini| key(&folder.text(ini), "sqlalchemy.url"));
     let has_fixed_url = url.is_some_and(|url| url.contains("//"))

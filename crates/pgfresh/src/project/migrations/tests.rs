@@ -488,6 +488,24 @@ fn launcher_of_subfolder_precedes_root() {
 }
 
 #[test]
+fn only_manage_py_below_is_found() {
+    let manage = ("backend/manage.py", "django 'DJANGO_SETTINGS_MODULE', 'shop.settings'");
+    let settings =
+        ("backend/shop/settings.py", "'ENGINE': 'django.db.backends.postgresql', 'HOST': 'localhost'");
+    let migration = ("backend/app/migrations/0001_initial.py", "");
+    let files = [("pyproject.toml", "[tool.poetry]"), manage, settings, migration];
+    let (setup, inputs, note) = detected(&files);
+    assert_eq!(setup, "cd backend && poetry run python manage.py migrate");
+    assert_eq!(inputs, ["backend/manage.py", "backend/shop/settings.py", "backend/**/migrations/*.py"]);
+    assert!(note.starts_with("backend/shop/settings.py must take"), "{note}");
+    let folder = tempfile::tempdir().unwrap();
+    for (file, text) in files.into_iter().chain([("other/manage.py", "django")]) {
+        write(folder.path(), file, text);
+    }
+    assert!(detect(&Folder::new(folder.path())).is_empty(), "two projects");
+}
+
+#[test]
 fn imported_settings_modules_are_inputs() {
     let (_, inputs, _) = detected(&[
         ("manage.py", "django 'DJANGO_SETTINGS_MODULE', 'shop.settings.local'"),
