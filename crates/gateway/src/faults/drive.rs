@@ -87,7 +87,7 @@ pub(super) struct FaultDrive {
     /// Whether the client has closed its writing side.
     client_ended: bool,
     /// Whether the drive has closed the writing side of the session's connection, because the client closed its own.
-    told_session: bool,
+    has_closed_writing: bool,
     /// Whether the drive discards all bytes for the client, because the client has disconnected.
     discards_output: bool,
     /// Whether the session must close, so that faults no longer apply.
@@ -131,7 +131,7 @@ impl FaultDrive {
             reworded: None,
             requested: None,
             client_ended: false,
-            told_session: false,
+            has_closed_writing: false,
             discards_output: false,
             is_closing: false,
         }
@@ -325,11 +325,11 @@ impl FaultDrive {
                 continue;
             }
             if self.client_ended
-                && !self.told_session
+                && !self.has_closed_writing
                 && self.session.to_server.is_empty()
                 && self.accepts_client()
             {
-                self.told_session = true;
+                self.has_closed_writing = true;
                 if let Err(error) = self.inner.socket().finish() {
                     tracing::debug!(%error, "could not tell a session that its client has left");
                 }

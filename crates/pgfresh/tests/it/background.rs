@@ -375,7 +375,7 @@ fn a_failed_tests_database_outlives_its_run() {
         assert!(kept.is_some_and(|url| url.contains("/broken_failed_")), "{outcome}");
         assert!(outcome.stderr.contains("  INSERT INTO one VALUES (42)\n"), "{outcome}");
         assert!(
-            told_of(kept.unwrap()).contains("\"statement\":\"INSERT INTO one VALUES (42)\""),
+            description_of(kept.unwrap()).contains("\"statement\":\"INSERT INTO one VALUES (42)\""),
             "{outcome}"
         );
         let psql = [ground::psql(), "-XAtqc", "TABLE one", kept.unwrap()];
@@ -464,7 +464,7 @@ fn kept_databases_are_listed_with_any_test_name() {
 }
 
 /// Returns the response to `GET /v1/databases/NAME` for the database at `url`.
-fn told_of(url: &str) -> String {
+fn description_of(url: &str) -> String {
     ask(url, "GET", url.rsplit_once('/').unwrap().1)
 }
 
