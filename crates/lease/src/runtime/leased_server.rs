@@ -261,7 +261,7 @@ impl LeasedServer {
     pub(crate) fn act(&mut self, provisioner: &Provisioner, action: ServerAction) -> Result<(), LeaseError> {
         match action {
             ServerAction::Lag(lag) => self.set_lag(lag),
-            ServerAction::Promote => self.promote(),
+            ServerAction::Promote => self.promote(provisioner),
             ServerAction::Restart | ServerAction::Stop | ServerAction::Crash => {
                 self.switch_power(provisioner, action)
             }
@@ -274,10 +274,21 @@ impl LeasedServer {
         replica.set_lag(&self.name, &self.node, lag)
     }
 
-    /// Shuts the server down and makes its replica the lease's server. The shutdown
-    /// waits until the replica has received all changes, so no commit is lost.
-    fn promote(&mut self) -> Result<(), LeaseError> {
+    /// Shuts the server down and makes its replica the lease's server. The replica first catches up, so no commit is
+    /// lost, unless the server has exited and doesn't start again.
+    ///
+    /// A replica whose replay is paused or delayed doesn't reconnect to a server that has restarted. The shutdown of a
+    /// server waits only for a connected replica.
+    fn promote(&mut self, provisioner: &Provisioner) -> Result<(), LeaseError> {
         self.expect_replica()?.expect_on(&self.name)?;
+        if self.expect_on().is_err()
+            && let Err(error) = self.switch_power(provisioner, ServerAction::Restart)
+        {
+            tracing::debug!(%error, "promoting the replica of a server that does not start again");
+        }
+        if self.expect_on().is_ok() {
+            self.set_lag(ReplicaLag::None)?;
+        }
         self.power = self.take_power().off(ServerAction::Stop);
         self.expect_replica()?.promote(&self.name)?;
         // This removes the data of the old primary.

@@ -212,7 +212,10 @@ impl Leases {
     /// Returns [`LeaseError::InUse`] if sessions are open and `close` is false, and [`LeaseError::NotLeased`] if no
     /// lease has this name.
     pub fn reset(&self, name: &str, close: bool) -> Result<(), LeaseError> {
-        self.0.ask(cut(whole(name)?), Want::Reset { close }, None).map(drop)
+        let name = cut(whole(name)?);
+        self.0.ask(name, Want::Reset { close }, None)?;
+        self.reset_replica_copy(name, close);
+        Ok(())
     }
 
     /// Keeps a leased database with its current contents until the server stops. The database's sessions are closed,

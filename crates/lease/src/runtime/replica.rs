@@ -213,10 +213,15 @@ impl Replica {
 
     /// Makes the primary's commits wait for the replica if `waits` is true, or else stop waiting.
     fn set_synchronous(&self, primary: &Node, waits: bool) -> Result<(), LeaseError> {
-        let (verb, sync_state) = ("change the replication", if waits { "sync" } else { "async" });
+        let verb = "change the replication";
         primary.set(verb, &[(SYNCHRONOUS, waits.then_some("*"))])?;
-        let is_set = format!("EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = '{sync_state}')");
-        self.wait_until(primary, verb, &is_set)?;
+        // After a restart of the primary, a replica whose replay is paused isn't connected.
+        let is_set = if waits {
+            "EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'sync')"
+        } else {
+            "NOT EXISTS (SELECT FROM pg_stat_replication WHERE sync_state <> 'async')"
+        };
+        self.wait_until(primary, verb, is_set)?;
         // Commits start to wait only after the checkpointer has reread the setting, so force a checkpoint.
         primary.run(verb, STATEMENT_TIMEOUT, ["CHECKPOINT".to_owned()]).map(drop)
     }

@@ -68,10 +68,20 @@ impl Leases {
 
     /// Closes the sessions in the copy that stands in for a lease's replica, and releases the copy.
     pub(crate) fn release_replica_copy(&self, name: &str) {
+        self.ask_replica_copy(name, Want::Release);
+    }
+
+    /// Resets the copy that stands in for a lease's replica, because its sessions can make themselves writable. Leaves
+    /// the copy as it is if it has open sessions and `close` is false.
+    pub(crate) fn reset_replica_copy(&self, name: &str, close: bool) {
+        self.ask_replica_copy(name, Want::Reset { close });
+    }
+
+    fn ask_replica_copy(&self, name: &str, want: Want) {
         if self.have_replicas()
-            && let Err(error) = self.0.ask(&replica_copy(name), Want::Release, None)
+            && let Err(error) = self.0.ask(&replica_copy(name), want, None)
         {
-            tracing::debug!(%error, name, "the lease had no copy for its replica");
+            tracing::debug!(%error, name, "left the copy for a replica as it is");
         }
     }
 

@@ -19,6 +19,7 @@ use crate::gateway::drivers;
 on_every_major! {
     replica_shows_commits_as_its_lag_says
     promoted_replica_takes_the_primarys_place
+    promoted_replica_has_every_commit
     copy_stands_in_for_other_leases
 }
 
@@ -144,6 +145,41 @@ fn promoted_replica_takes_the_primarys_place(major: u32) {
     assert_eq!(count(&mut connect_replica(&gateway, "app").unwrap()), "1");
 }
 
+/// A replica whose replay is paused or delayed doesn't reconnect to its primary, whatever ended the connection.
+fn promoted_replica_has_every_commit(major: u32) {
+    let gateway = start(major, "server");
+    let mut random = Random::new();
+    for _ in 0..depth::rounds(5) {
+        let mut done = vec!["paused", "restart"];
+        done.extend((0..random.below(6)).map(|_| {
+            *random.choose(&["none", "1ms", "500ms", "10min", "paused", "restart", "crash", "cut", "switch"])
+        }));
+        write(&gateway, 1);
+        let mut commits = 2;
+        for step in &done {
+            match *step {
+                "restart" | "crash" => assert_does(&gateway, step, ""),
+                "cut" | "switch" => {
+                    let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_replication";
+                    let sql = if *step == "cut" { cut } else { "SELECT pg_switch_wal()" };
+                    gateway.connect("app", "").unwrap().rows(sql).unwrap();
+                }
+                lag => set_lag(&gateway, lag),
+            }
+            write(&gateway, commits);
+            commits += 1;
+        }
+        if random.chance(30) {
+            assert_does(&gateway, "stop", "");
+            done.push("stop");
+        }
+        assert_does(&gateway, "promote", "");
+        let mut promoted = connect_replica(&gateway, "app").unwrap();
+        assert_eq!(count(&mut promoted), commits.to_string(), "PostgreSQL {major}: {done:?}");
+        assert_eq!(gateway.reset("app").0, 204);
+    }
+}
+
 fn copy_stands_in_for_other_leases(major: u32) {
     for isolation in ["clone", "rollback"] {
         let gateway = start(major, isolation);
@@ -159,8 +195,15 @@ fn copy_stands_in_for_other_leases(major: u32) {
             let (code, answer) = act(&gateway, action, body);
             assert_eq!((code, answer["error"]["remedy"].as_str()), (409, Some("use_server")), "{answer}");
         }
-        // The copy's sessions end with the lease.
-        assert_eq!(gateway.http("DELETE", "/v1/databases/app", "").0, 204);
+        // A reset also undoes the work of a session that has made itself writable.
+        replica.rows("SET transaction_read_only = off; INSERT INTO orders VALUES (9)").unwrap();
+        assert_eq!(count(&mut replica), "2", "{isolation}");
+        assert_eq!(gateway.reset("app").0, 204);
+        let mut replica = connect_replica(&gateway, "app").unwrap();
+        assert_eq!(count(&mut replica), "1", "{isolation}");
+        // The copy's sessions end with the lease, which in rollback isolation begins again with a session.
+        gateway.connect("app", "").unwrap().close();
+        assert_eq!(gateway.http("DELETE", "/v1/databases/app", "").0, 204, "{isolation}");
         wait_until("the end of the copy", || replica.value("SELECT 1").is_err());
     }
 }
