@@ -239,7 +239,12 @@ fn value(value: &CellValue, from: usize, room: usize) -> String {
                 (0, false) => "",
                 _ => "…",
             };
-            let part = format!("{prefix}{}…", printable(part));
+            let part = if part.is_empty() {
+                // The values differ only behind the part that pgfresh has read.
+                format!("… after {}", grouped(*from))
+            } else {
+                format!("{prefix}{}…", printable(part))
+            };
             window(&part, 0, room.saturating_sub(length.len())) + &length
         }
     }
@@ -299,6 +304,8 @@ mod tests {
 
     fn orders() -> TableDiff {
         let part = |part: &str| CellValue::Part { part: part.into(), from: 988, length: 1003, bytes: false };
+        let behind =
+            |length: usize| CellValue::Part { part: String::new(), from: 4000, length, bytes: false };
         TableDiff {
             table: "public.orders".into(),
             key: vec!["id".into()],
@@ -312,6 +319,7 @@ mod tests {
                             old: CellValue::Whole("open".into()),
                             new: CellValue::Null,
                         },
+                        FieldChange { column: "body".into(), old: behind(9000), new: behind(9001) },
                         FieldChange {
                             column: "note".into(),
                             old: part("the old end"),
@@ -405,6 +413,7 @@ Sequences
 
 public.orders: 1,200 inserted, 1 updated, 1 deleted
   ~ id=3  status: open → NULL
+    body: … after 4,000 (9,000 chars) → … after 4,000 (9,001 chars)
     note: …the old end… (1,003 chars) → …the new end… (1,003 chars)
   + id=18  note='NULL'  empty=''  said='it''s\\n'
     picture=\\x00ff00ff00ff00ff00ff00ff00ff00f… (5,000 bytes)
