@@ -24,7 +24,7 @@ pub(crate) fn parse_lag(text: &str) -> Result<ReplicaLag, Problem> {
         Some(Duration::ZERO) => Ok(ReplicaLag::None),
         Some(time) => Ok(ReplicaLag::Delay(time)),
         None => {
-            let hint = "Write \"none\", \"paused\", or a time of at most 24 days: \"500ms\".";
+            let hint = "Write \"none\", \"paused\", or a time with a unit, of at most \"576h\": \"500ms\", \"2s\", \"10min\".";
             Err(Problem::invalid("lag", text, hint))
         }
     }

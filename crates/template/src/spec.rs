@@ -146,7 +146,7 @@ pub enum TemplateNameError {
     Prefix(String),
     /// The name is empty or too long, begins with `-`, or has a character that isn't allowed.
     #[error(
-        "\"{0}\" cannot be the name of a template: expected at most  letters, digits, \"_\" and \"-\"{MAX_NAME_LENGTH}"
+        "\"{0}\" cannot be the name of a template: expected at most {MAX_NAME_LENGTH} letters, digits, \"_\" and \"-\""
     )]
     Characters(String),
 }

@@ -57,7 +57,10 @@ fn saved_snapshots_make_templates() {
     for (words, expected) in [
         ("b --save none/x.dump", &["could not write \"none/x.dump\": No such file"][..]),
         ("b --save pgfresh.toml", &["\"pgfresh.toml\" already exists"]),
-        ("'b 2' --save x.dump", &["\"b 2\" cannot be the name of a template: expected at most"]),
+        (
+            "'b 2' --save x.dump",
+            &["\"b 2\" cannot be the name of a template: expected at most 46 letters, digits"],
+        ),
         ("template1", &["\"template1\" cannot be the name of a template"]),
     ] {
         let command = format!("psql -qc '' dbname=scratch && {program} snapshot scratch as {words}");

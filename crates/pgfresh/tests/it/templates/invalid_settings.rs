@@ -25,7 +25,9 @@ fn mistakes_are_named_with_line_and_suggestion() {
         ),
         (
             "[template.'a b']\nsetup = 'x'\n",
-            &["pgfresh.toml:1: \"a b\" cannot be the name of a template: expected at most"],
+            &[
+                "pgfresh.toml:1: \"a b\" cannot be the name of a template: expected at most 46 letters, digits",
+            ],
         ),
         ("[template.setup]\nsql = 'x'\n", &["pgfresh.toml:1: bad value for \"setup\""]),
         (
