@@ -22,6 +22,9 @@ pub(crate) const MIN_SHARE: f64 = 0.1;
 /// be the problem.
 const MIN_DATABASE_SHARE: f64 = 0.25;
 
+/// Minimum number of new sessions for a finding about them. The server also counts the sessions of other programs.
+const MIN_SESSIONS: f64 = 10.0;
+
 /// The data that findings are derived from.
 pub(crate) struct Analysis<'a> {
     pub(crate) recording: &'a Recording,
@@ -179,7 +182,7 @@ impl Analysis<'_> {
             (count, spent) = (count - made, (spent - waited).max(0.0));
         }
         let time = self.waiting_for_sessions(spent);
-        self.is_significant(time).then(|| Finding {
+        (count >= MIN_SESSIONS && self.is_significant(time)).then(|| Finding {
             name: SESSIONS.to_owned(),
             evidence: format!(
                 "{count} sessions at {} each are {} of the time.",
@@ -433,6 +436,9 @@ pub(crate) mod tests {
         (0..100).for_each(|_| exact.session_started(7, Duration::from_millis(5), &"d".into(), 7));
         idle.exact = Some(exact);
         assert_eq!(found(&idle, &Circumstances::default())[0].name, "Tests open many sessions");
+        let mut short = recording(&samples(&[], 0, &[], 1));
+        (short.counters.sessions, short.session_cost) = (Some(3.0), Some(1.0));
+        assert_eq!(found(&short, &Circumstances::default())[0].name, "The database is not the problem");
     }
 
     #[test]

@@ -97,11 +97,16 @@ fn sessions_end_as_in_a_crash(major: u32) {
         let seen = until_end(&mut client);
         drop(client);
         faulty.end(isolation);
-        assert_eq!(seen, crash(&real), "in isolation {isolation}");
+        let mut expected = Vec::new();
+        wait_until("a crash that says why", || {
+            expected = crash(&real);
+            expected.len() > 1
+        });
+        assert_eq!(seen, expected, "in isolation {isolation}");
     }
 }
 
-/// Kills a backend, and returns what another session receives.
+/// Kills a backend, and returns what another session receives. On a busy machine, that can be only the end.
 fn crash(real: &Real<'_>) -> Vec<String> {
     real.wait();
     let network = network(real.gateway);
