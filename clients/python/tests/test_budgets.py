@@ -120,6 +120,30 @@ def test_reset_restarts_count(pytester: pytest.Pytester) -> None:
     assert failed == [f"{file}_shared[6]", f"{file}_in_between[6-5]", f"{file}_in_between[5-6]"]
 
 
+def test_budget_counts_from_reset_in_test(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        def books(database, count):
+            with psycopg.connect(database.url, autocommit=True) as connection:
+                books_of(connection, count)
+
+        def test_before(fresh_session_database): books(fresh_session_database, 9)
+
+        @pytest.mark.pgfresh(statements=5)
+        @pytest.mark.parametrize("first, then", [(5, 5), (6, 5), (5, 6)])
+        def test_reset(fresh_session_database, first, then):
+            for count in first, then:
+                fresh_session_database.reset()
+                books(fresh_session_database, count)
+        """.replace("\n        ", "\n"),
+    )
+    result.assert_outcomes(passed=2, failed=2)
+    failed = [line.split()[1] for line in result.outlines if line.startswith("FAILED")]
+    file = "test_budget_counts_from_reset_in_test.py::test"
+    assert failed == [f"{file}_reset[6-5]", f"{file}_reset[5-6]"]
+
+
 def test_budget_without_database_is_error(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
@@ -226,6 +250,17 @@ def test_block_counts_statements() -> None:
                 for _ in range(2):
                     connection.execute("SELECT 5")
         assert (len(again), again.complete) == (2, False)
+        with psycopg.connect(database.url, autocommit=True) as connection:
+            with pytest.raises(psycopg.Error), database.statements() as failing:
+                connection.execute("SELECT 1 / 0")
+            assert (len(failing), failing.complete) == (1, True)
+            with database.statements() as once, once:
+                connection.execute("SELECT 6")
+            assert [line.count for line in once.most_frequent] == [1]
+        with pytest.raises(ZeroDivisionError), database.statements() as lost:
+            database.release()
+            raise ZeroDivisionError
+        assert not lost.complete
 
 
 def test_counting_requires_recording(pytester: pytest.Pytester) -> None:

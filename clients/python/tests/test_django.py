@@ -16,6 +16,31 @@ multiprocessing.set_start_method("spawn")
 execute_from_command_line(["manage.py", *sys.argv[1:]])
 """
 
+MIRRORED = """
+from office.settings_for_tests import *
+
+# Nothing listens on this port.
+DATABASES["default"] |= {"HOST": "127.0.0.1", "PORT": 1}
+DATABASES["replica"] = DATABASES["default"] | {"TEST": {"MIRROR": "default"}}
+DATABASES["same"] = DATABASES["default"] | {}
+"""
+MIRRORED_TESTS = """
+from django.test import TransactionTestCase
+from tickets.models import Discount
+
+class Mirrored(TransactionTestCase):
+    databases = {"default", "replica", "same"}
+
+    def one(self):
+        before = Discount.objects.using("replica").count()
+        Discount.objects.create(name="new", percent=1)
+        for alias in "replica", "same":
+            self.assertEqual(Discount.objects.using(alias).count(), before + 1)
+
+    # Django empties the tables between the tests.
+    test_first = test_second = one
+"""
+
 
 def manage(*arguments: str, main: tuple[str, ...] = ("manage.py",), **environment: str) -> str:
     """Runs `manage.py test` with the engine, checks that all tests pass, and returns the output."""
@@ -52,3 +77,13 @@ def test_django_migrates_incomplete_template() -> None:
     for parallel in ((), ("--parallel", "2")):
         output = manage(*arguments, *parallel, PGFRESH_TEMPLATE="none")
         assert "Applying tickets.0002_discounts... OK" in output
+
+
+def test_mirrors_connect_to_leased_database(tmp_path: Path) -> None:
+    (tmp_path / "mirrored_settings.py").write_text(MIRRORED)
+    (tmp_path / "mirrored.py").write_text(MIRRORED_TESTS)
+    path = os.pathsep.join([str(tmp_path), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+    settings = "mirrored_settings"
+    for parallel in ((), ("--parallel", "2")):
+        output = manage("mirrored", *parallel, DJANGO_SETTINGS_MODULE=settings, PYTHONPATH=path)
+        assert "Ran 2 tests" in output

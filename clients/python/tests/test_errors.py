@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 from pathlib import Path
 
 import pytest
@@ -111,4 +113,19 @@ def test_ipv6_address_has_brackets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_server, "_failed", {})
     assert _server.server().environment()["PGFRESH_CONTROL"] == control
     with pytest.raises(Error, match=r"pgfresh at \[::1\]:1: "):
+        fresh_database()
+
+
+def test_error_can_be_copied_and_pickled() -> None:
+    error = Error("no", code="55006", detail="Why.", hint="Look.", remedy="look")
+    for other in copy.copy(error), pickle.loads(pickle.dumps(error)):
+        assert str(other) == "no\nDETAIL:  Why.\nHINT:  Look."
+        assert (other.message, other.code, other.remedy) == ("no", "55006", "look")
+
+
+def test_error_without_message_is_unreadable(
+    failing: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_LINE", '{"error": {"message": null}}')
+    with pytest.raises(Error, match="could not read what "):
         fresh_database()

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from counterpart import Counterpart
+from pgfresh import fresh_database
 
 ISOLATED = """
 import psycopg, pytest
@@ -94,6 +95,42 @@ def test_unknown_mark_argument_is_error(pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(
         [f'E*Error: @pytest.mark.pgfresh has no "statments"; it has {known}']
     )
+
+
+def test_positional_mark_argument_is_error(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.pgfresh("shop")
+        def test_positional(fresh_url): pass
+        """
+    )
+    result = pytester.runpytest_subprocess()
+    result.assert_outcomes(errors=1)
+    line = "E*Error: @pytest.mark.pgfresh takes no positional arguments: 'shop'"
+    result.stdout.fnmatch_lines([line])
+
+
+def test_test_can_release_its_database(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.pgfresh(statements=5)
+        def test_releases(fresh_database):
+            fresh_database.release()
+        """
+    )
+    pytester.runpytest_subprocess().assert_outcomes(passed=1)
+
+
+def test_second_release_does_nothing() -> None:
+    with fresh_database(name="orders") as first:
+        first.release()
+        with fresh_database(name="orders") as second:
+            first.release()
+            second.reset()
 
 
 def test_tests_without_databases_start_no_server(

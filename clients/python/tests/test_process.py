@@ -102,15 +102,104 @@ input()
         process.communicate("\n", TIMEOUT)
 
 
-def test_forked_child_shares_binary() -> None:
+def test_forked_child_leases_by_itself() -> None:
     program = """
 import os, sys
+from pgfresh import _server
 print(flush=True)
+holder = _server.server().holder
 if (child := os.fork()) == 0:
     fresh().release()
+    assert _server.server().holder != holder
     sys.exit()
 assert os.waitpid(child, 0)[1] == 0
 fresh().release()
+"""
+    with start(program) as process:
+        _, stderr = process.communicate(timeout=TIMEOUT)
+        assert (process.returncode, stderr) == (0, "")
+
+
+def test_forked_child_leaves_databases_to_parent() -> None:
+    program = """
+import os, sys
+print(flush=True)
+with fresh() as other:
+    if (child := os.fork()) == 0:
+        database.release()
+        sys.exit()
+    assert os.waitpid(child, 0)[1] == 0
+    other.reset()
+    database.reset()
+"""
+    with start(program) as process:
+        _, stderr = process.communicate(timeout=TIMEOUT)
+        assert (process.returncode, stderr) == (0, "")
+
+
+@pytest.mark.parametrize("end", ["sys.exit()", "os.kill(os.getpid(), signal.SIGKILL)"])
+def test_binary_ends_before_forked_child(end: str) -> None:
+    program = f"""
+import os, sys
+if os.fork() == 0:
+    os.close(1), os.close(2)
+    input()
+    os._exit(0)
+{READY}
+{end}
+"""
+    with start(program) as process:
+        # The forked child also reads the standard input, but not the binary.
+        assert process.wait(TIMEOUT / 4) in (0, -signal.SIGKILL)
+        process.communicate("\n", TIMEOUT)
+
+
+def test_killed_forked_child_releases_its_databases() -> None:
+    program = """
+import os, time
+print(flush=True)
+if (child := os.fork()) == 0:
+    fresh(name="of_killed_child")
+    os.kill(os.getpid(), signal.SIGKILL)
+os.waitpid(child, 0)
+for _ in range(100):
+    try:
+        fresh(name="of_killed_child").release()
+        sys.exit(3)
+    except Exception:
+        time.sleep(0.1)
+"""
+    program = program.replace("import os, time", "import os, sys, time")
+    with start(program) as process:
+        process.communicate(timeout=TIMEOUT)
+        assert process.returncode == 3
+
+
+def test_fork_during_start_does_not_block_child(tmp_path: Path) -> None:
+    slow = tmp_path / "slow"
+    slow.write_text("#!/bin/sh\nsleep 1\necho slow\n")
+    slow.chmod(0o755)
+    program = f"""
+import contextlib, os, threading
+from pgfresh import Error, _server
+print(flush=True)
+_server._found.clear()
+binary, os.environ["PGFRESH_BIN"] = os.environ["PGFRESH_BIN"], {str(slow)!r}
+
+def start():
+    with contextlib.suppress(Error):
+        fresh()
+
+thread = threading.Thread(target=start)
+thread.start()
+while len(_server._lifelines) < 2:
+    pass
+if (child := os.fork()) == 0:
+    os.environ["PGFRESH_BIN"] = binary
+    fresh()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+thread.join()
 """
     with start(program) as process:
         _, stderr = process.communicate(timeout=TIMEOUT)

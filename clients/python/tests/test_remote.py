@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -93,8 +94,10 @@ def used(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> Iterator[Remote]:
 
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    for server in _server._found.values():
-        server.close()
+    for lifeline in [*_server._lifelines]:
+        if isinstance(lifeline, HTTPResponse):
+            lifeline.close()
+            _server._lifelines.remove(lifeline)
     monkeypatch.setattr(_server, "_found", {})
     monkeypatch.setattr(_server, "_failed", {})
 

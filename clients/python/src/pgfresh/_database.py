@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from types import TracebackType
 from typing import Any
@@ -12,12 +13,22 @@ from ._faults import FaultStatus, Moment, body, status, unfired_message
 from ._server import Error, Server, server
 from ._statements import Statements
 
+_LEASED = dict.fromkeys(("name", "url", "jdbc_url", "socket_url", "template"), str)
+_MEASURED: dict[str, type | tuple[type, ...]] = {
+    "count": int,
+    "seconds": (int, float),
+    "complete": bool,
+    "statements": list,
+}
+"""Members that the responses must have, and their types."""
+
 
 class Database:
     """A leased copy of a template.
 
     As a context manager, it releases the database at the end of the block. If an exception ends
-    the block, the client reports the test as failed.
+    the block, the client reports the test as failed. Only the process that leased the database
+    releases it: in a forked child, the methods that release it do nothing.
     """
 
     name: str
@@ -64,12 +75,15 @@ class Database:
         self._limits: dict[str, Any] = {}
         self._exceeded: list[str] = []
         self._resets = 0
+        self._next: tuple[str, dict[str, Any]] | None = None
+        """Test that uses the database from the next reset on, and its limits."""
         self._faults_requested = False
         """Whether this object has requested a fault since the lease or the last reset."""
         self._lease()
 
     def _lease(self) -> None:
-        response = self._server.request("POST", "/v1/databases", self._request)
+        response = self._server.request("POST", "/v1/databases", self._request, needs=_LEASED)
+        self._owner: int | None = os.getpid()
         self.name = response["name"]
         self.url = response["url"]
         self.jdbc_url = response["jdbc_url"]
@@ -95,7 +109,7 @@ class Database:
         keep the database. Then the client leases a new database with the same name.
         """
         unfired = ""
-        if self._failed is None:
+        if self._failed is None or self._owner != os.getpid():
             unfired = self._reset(close_sessions)
         else:
             # A reset would remove the data of the failed test, so release the database instead.
@@ -103,6 +117,9 @@ class Database:
             self._request["name"] = self.name
             self._lease()
         self._resets += 1
+        if self._next is not None:
+            (self._test, self._limits), self._next = self._next, None
+            self._exceeded.clear()
         skipped, self._skipped = self._skipped, False
         if unfired and not skipped:
             raise Error(unfired)
@@ -181,7 +198,8 @@ class Database:
 
     def faults(self) -> list[FaultStatus]:
         """Returns the faults requested since the lease or the last reset, in this order."""
-        answer = self._server.request("GET", f"{_path(self.name)}/faults")
+        path = f"{_path(self.name)}/faults"
+        answer = self._server.request("GET", path, needs={"faults": list})
         return [status(description) for description in answer["faults"]]
 
     def _unfired(self) -> str:
@@ -206,13 +224,15 @@ class Database:
         `message` is present if the statements exceed `limits`.
         """
         query = "&".join(f"{name}={quote(str(value))}" for name, value in limits.items())
-        return self._server.request("GET", f"{_path(self.name)}/statements?{query}".rstrip("?"))
+        path = f"{_path(self.name)}/statements?{query}".rstrip("?")
+        return self._server.request("GET", path, needs=_MEASURED)
 
     def release(self, *, failed: bool = False, test: str | None = None) -> str | None:
         """Releases the database: pgfresh closes its sessions and removes the database.
 
         `failed` reports that the test failed. If pgfresh keeps the database of the failed test,
-        returns the database URL, otherwise None. `test` is the name of the test in profiles.
+        returns the database URL, otherwise None. `test` is the name of the test in profiles. A
+        second call does nothing.
 
         Raises `Error` after the release if a fault never fired, unless the test failed.
         """
@@ -223,6 +243,9 @@ class Database:
 
     def _release(self, failed: bool, test: str | None) -> dict[str, Any]:
         self._faults_requested = False
+        if self._owner != os.getpid():
+            return {}
+        self._owner = None
         return self._server.request("DELETE", _path(self.name) + _query(failed, test))
 
     def _end(self) -> None:
@@ -247,7 +270,7 @@ class Database:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        unfired = "" if kind is not None else self._unfired()
+        unfired = "" if kind is not None or self._owner != os.getpid() else self._unfired()
         kept = self.release(failed=kind is not None or unfired != "")
         if kept:
             print(kept_line(kept), file=sys.stderr)

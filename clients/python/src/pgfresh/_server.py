@@ -4,6 +4,9 @@ Under `pgfresh run`, `PGFRESH_CONTROL` has the address. Otherwise the client sta
 which joins or starts the background server. The binary's standard input is a pipe, the lifeline:
 however this process ends, the pipe closes, and pgfresh releases the databases of this process. For
 a server on another machine, the lifeline is a connection that this process keeps open.
+
+A forked child closes its copies of the lifelines, because pgfresh must release the databases of the
+parent also if the child outlives the parent. The first lease of the child finds another server.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import sys
 import sysconfig
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
@@ -53,7 +57,8 @@ class Error(Exception):
         hint: str | None = None,
         remedy: str | None = None,
     ) -> None:
-        super().__init__(message, code, detail, hint, remedy)
+        # Pickle and copy call the class with these arguments, and then set the attributes.
+        super().__init__(message)
         self.message = message
         self.code = code
         self.detail = detail
@@ -84,7 +89,6 @@ class Server:
         self._secret = secret
         self._where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._trust = trust
-        self._lifeline: HTTPResponse | None = None
         self.holder = holder
         if trust is not None and not holder:
             self.holder = self._hold()
@@ -100,11 +104,17 @@ class Server:
         return {"PGFRESH_CONTROL": control} | holder
 
     def request(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        needs: Mapping[str, type | tuple[type, ...]] | None = None,
     ) -> dict[str, Any]:
         """Sends a request and returns the response body, or an empty dict if there is no body.
 
-        Raises `Error` for a status of 300 or more, and if the connection fails.
+        `needs` has the members that the body must have, and their types. Raises `Error` if one is
+        missing, for a status of 300 or more, and if the connection fails.
         """
         try:
             with self._send(method, path, body) as response:
@@ -114,6 +124,9 @@ class Server:
         if response.status >= 300:
             raise _refusal(response.status, answer)
         fields = self._parse(answer) if answer else {}
+        for name, kind in (needs or {}).items():
+            if not isinstance(fields.get(name), kind):
+                raise self._unreadable(f'it has no "{name}"')
         return fields if self._trust is None else self._trust.add_to(fields)
 
     def _send(self, method: str, path: str, body: Mapping[str, Any] | None) -> HTTPResponse:
@@ -147,18 +160,12 @@ class Server:
             if response.status >= 300:
                 raise _refusal(response.status, response.read())
             holder = self._parse(response.readline()).get("holder")
+            if not isinstance(holder, str):
+                raise self._unreadable("it names no holder")
         except (OSError, HTTPException) as error:
             raise self._lost(error) from error
-        if not isinstance(holder, str):
-            raise self._unreadable("it names no holder")
-        self._lifeline = response
-        atexit.register(self.close)
+        _lifelines.append(response)
         return holder
-
-    def close(self) -> None:
-        """Closes the lifeline to another machine, so that pgfresh releases the databases."""
-        if self._lifeline is not None:
-            self._lifeline.close()
 
     def _parse(self, answer: bytes) -> dict[str, Any]:
         """Returns the JSON object in a response."""
@@ -243,6 +250,8 @@ def _refusal(status: int, answer: bytes) -> Error:
 
 
 def _error(fields: Mapping[str, Any]) -> Error:
+    if not isinstance(fields["message"], str):
+        raise TypeError
     optional = {key: fields.get(key) for key in ("code", "detail", "remedy")}
     hint = _HINTS.get(optional["remedy"] or "", fields.get("hint"))
     return Error(fields["message"], hint=hint, **optional)
@@ -253,6 +262,8 @@ _found: dict[tuple[str, ...], Server] = {}
 _failed: dict[tuple[str, ...], Error] = {}
 """Errors of failed starts. Later calls raise them again, because a retry could take as long."""
 _finding = threading.Lock()
+_lifelines: list[subprocess.Popen[bytes] | HTTPResponse] = []
+"""Binaries and responses that this process keeps open."""
 
 
 def server(*options: str) -> Server:
@@ -342,9 +353,10 @@ def _start(options: tuple[str, ...] = ()) -> Server:
         )
     except OSError as error:
         raise _not_run(path, error.strerror or str(error)) from error
+    _lifelines.append(process)
     assert process.stdout is not None
     try:
-        found = _parse_line(process.stdout.readline(), path)
+        return _parse_line(process.stdout.readline(), path)
     except EOFError:
         raise _ended(_end(process)) from None
     except Error:
@@ -354,8 +366,6 @@ def _start(options: tuple[str, ...] = ()) -> Server:
         # After Ctrl-C, don't wait for the binary to end.
         _close(process)
         raise
-    atexit.register(_stop, process, os.getpid())
-    return found
 
 
 def _parse_line(line: bytes, path: str) -> Server:
@@ -387,16 +397,41 @@ def _ended(code: int) -> Error:
     return Error(f"pgfresh {how} before it was ready", hint="Its own message is on standard error.")
 
 
-def _stop(process: subprocess.Popen[bytes], owner: int) -> None:
-    """Closes the lifeline, and waits for the binary to end.
+@atexit.register
+def _stop() -> None:
+    """Closes the lifelines, and waits for the binaries to end."""
+    for lifeline in [*_lifelines]:
+        if isinstance(lifeline, HTTPResponse):
+            lifeline.close()
+            continue
+        _close(lifeline)
+        # A child that C code forked can hold the lifeline longer.
+        with suppress(subprocess.TimeoutExpired):
+            lifeline.wait(STOP_TIMEOUT)
 
-    A forked child of this process doesn't wait, because the binary isn't the child's child.
-    """
-    _close(process)
-    if os.getpid() == owner:
-        process.wait(STOP_TIMEOUT)
-    else:
-        process.returncode = 0
+
+def _leave_to_parent() -> None:
+    """Closes the copies of the lifelines in a forked child, and forgets the servers."""
+    global _finding
+    # Another thread of the parent can be in `server`. It doesn't exist in the child.
+    is_starting, _finding = _finding.locked(), threading.Lock()
+    for lifeline in _lifelines:
+        if isinstance(lifeline, HTTPResponse):
+            lifeline.close()
+            continue
+        assert lifeline.stdin is not None and lifeline.stdout is not None
+        lifeline.stdin.close()
+        # The read of the other thread has locked the output of the last binary.
+        if not is_starting or lifeline is not _lifelines[-1]:
+            lifeline.stdout.close()
+        # The child can't wait for the process, because it isn't the child's child.
+        lifeline.returncode = 0
+    _lifelines.clear()
+    _found.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def _end(process: subprocess.Popen[bytes]) -> int:
@@ -413,6 +448,7 @@ def _end(process: subprocess.Popen[bytes]) -> int:
 
 
 def _close(process: subprocess.Popen[bytes]) -> None:
+    _lifelines.remove(process)
     assert process.stdin is not None and process.stdout is not None
     process.stdin.close()
     process.stdout.close()

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
+from ._server import Error
+
 
 @dataclass(frozen=True)
 class Statement:
@@ -30,7 +32,7 @@ class Statements:
             list_orders(connection)
         assert len(statements) <= 3
 
-    The object is empty until the block ends, and stays empty if an exception ends the block.
+    The object is empty until the block ends.
     """
 
     most_frequent: list[Statement]
@@ -59,9 +61,14 @@ class Statements:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is not None:
+        self.most_frequent, self.complete = [], False
+        try:
+            before, after = self._before, self._read()
+        except Error:
+            # Don't replace the exception that ended the block.
+            if kind is None:
+                raise
             return
-        before, after = self._before, self._read()
         self.complete = bool(after["complete"])
         ran = _counts(after)
         ran.subtract(_counts(before))

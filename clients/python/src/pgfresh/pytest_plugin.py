@@ -101,6 +101,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     # A plugin may run a test twice, so discard the databases from an earlier run.
     item.stash[_DATABASES] = []
     item.stash[_RESETS] = shared._resets if shared else 0
+    for mark in item.iter_markers("pgfresh"):
+        if mark.args:
+            raise Error(
+                f"@pytest.mark.pgfresh takes no positional arguments: {mark.args[0]!r}",
+                hint='Name the option, for example template="shop".',
+            )
     for name in _marked(item):
         if name not in _MARKS:
             raise Error(f'@pytest.mark.pgfresh has no "{name}"; it has {", ".join(_MARKS)}')
@@ -114,16 +120,19 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     # After a reset, the shared database has only statements of this test.
     if shared and _has_reset(item, shared):
         databases.append(shared)
-    if limits and not databases:
-        raise Error(
-            "the test has a budget and no database of its own",
-            hint="Use fresh_database, or reset fresh_session_database before the test.",
-        )
+    elif shared and shared in _used(item):
+        shared._next = item.nodeid, limits
+    elif limits and not databases:
+        raise _without_database()
     for database in databases:
         database._test, database._limits = item.nodeid, limits
         database._exceeded.clear()
     try:
         result = yield
+        if shared and shared not in databases and _has_reset(item, shared):
+            databases.append(shared)
+        if limits and not databases:
+            raise _without_database()
         messages = [message for database in databases for message in _exceeded(database, limits)]
         used = databases if shared is None or shared in databases else [*databases, shared]
         messages += [message for database in used if (message := database._unfired())]
@@ -131,8 +140,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
             pytest.fail("\n".join(messages), pytrace=False)
         return result
     finally:
-        for database in databases:
-            database._limits = {}
+        for database in [*databases, *([shared] if shared else [])]:
+            database._limits, database._next = {}, None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -217,11 +226,18 @@ def _has_reset(item: pytest.Item, shared: Database) -> bool:
     return shared._resets != item.stash.get(_RESETS, shared._resets)
 
 
+def _without_database() -> Error:
+    return Error(
+        "the test has a budget and no database of its own",
+        hint="Use fresh_database, or reset fresh_session_database in the test or its fixtures.",
+    )
+
+
 def _exceeded(database: Database, limits: dict[str, Any]) -> list[str]:
     """Returns a message for each part of the test, between resets, that exceeded the budget."""
     if not (database.recorded or limits):
         return []
-    measured = database._measure(limits)
+    measured = database._measure(limits) if database._owner is not None else {}
     exceeded = [*database._exceeded, *([measured["message"]] if "message" in measured else [])]
     return [f"budget exceeded: {message}" for message in exceeded]
 

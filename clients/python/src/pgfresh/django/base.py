@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from django.db import connections
 from django.db.backends.postgresql import base, creation, operations
 from django.db.migrations.recorder import MigrationRecorder
 
@@ -15,6 +16,9 @@ from .._server import server
 
 FRESH = "PGFRESH"
 """Key in a connection's settings: whether the template contains all migrations of the tests."""
+_ADDRESS = ("HOST", "PORT", "USER", "PASSWORD")
+_TLS = ("sslmode", "sslrootcert")
+"""Keys in a connection's settings, and in its OPTIONS, that a URL of pgfresh sets."""
 
 
 class DatabaseCreation(creation.DatabaseCreation):
@@ -51,6 +55,14 @@ class DatabaseCreation(creation.DatabaseCreation):
         settings[FRESH] = before == self._state()
         return name
 
+    def set_as_test_mirror(self, primary_settings_dict: dict[str, Any]) -> None:
+        """Connects this alias to the leased database of another alias."""
+        super().set_as_test_mirror(primary_settings_dict)
+        settings, primary = self.connection.settings_dict, primary_settings_dict
+        settings.update((key, primary[key]) for key in (*_ADDRESS, FRESH) if key in primary)
+        tls = {key: value for key, value in primary["OPTIONS"].items() if key in _TLS}
+        settings["OPTIONS"] = settings["OPTIONS"] | tls
+
     def destroy_test_db(
         self,
         old_database_name: str | None = None,
@@ -82,7 +94,7 @@ class DatabaseCreation(creation.DatabaseCreation):
 
     def _clone_test_db(self, suffix: str, verbosity: int, keepdb: bool = False) -> None:
         if self.connection.settings_dict[FRESH]:
-            # Forked processes inherit this server. Spawned processes find it in the environment.
+            # Django's parallel processes find this server in the environment.
             os.environ.update(server().environment())
             self._lease(self.get_test_db_clone_settings(suffix)["NAME"])
         else:
@@ -106,9 +118,16 @@ class DatabaseOperations(operations.DatabaseOperations):
 
     def execute_sql_flush(self, sql_list: Iterable[str]) -> None:
         if self._is_fresh():
-            self.connection.close()
-            self.connection.close_pool()
-            reset(self.connection.settings_dict["NAME"])
+            name = self.connection.settings_dict["NAME"]
+            # The reset closes all sessions, also those of mirrors.
+            for connection in connections.all(initialized_only=True):
+                if (
+                    isinstance(connection, DatabaseWrapper)
+                    and connection.settings_dict["NAME"] == name
+                ):
+                    connection.close()
+                    connection.close_pool()
+            reset(name)
         else:
             super().execute_sql_flush(sql_list)
 
