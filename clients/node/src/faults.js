@@ -2,11 +2,15 @@
 
 "use strict";
 
+const { checkMembers } = require("./options.js");
+
+const OPTIONS = ["at", "statement", "nth", "times", "delay", "bandwidth", "duration", "readOnly"];
 const CONNECTIONS = { "connection lost": "reset", "connection silent": "silent" };
 
 // Returns the body of a fault request. `what` may be missing. Times that are numbers are in milliseconds.
 function faultOf(what, options = {}) {
   if (typeof what === "object") return faultOf(undefined, what);
+  checkMembers("fault", "option", options, OPTIONS);
   const { delay, bandwidth, at, statement, nth, times, duration, readOnly } = options;
   const effect = what in CONNECTIONS ? { connection: CONNECTIONS[what] } : { error: what };
   const body = { ...effect, delay: timeOf(delay), bandwidth, at, statement, nth, times };

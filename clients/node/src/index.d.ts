@@ -130,7 +130,7 @@ export class Database {
   /**
    * Releases the database: pgfresh closes its sessions and removes the database. `failed` reports that the test failed.
    * If pgfresh keeps the database of the failed test, resolves to the database URL. `test` is the name of the test in
-   * profiles. Rejects, after the release, if a fault never fired, unless the test failed.
+   * profiles. Rejects, after the release, if a fault never fired, unless the test failed. A second call does nothing.
    */
   release(options?: { failed?: boolean; test?: string }): Promise<string | undefined>;
   /** Counts the statements that all clients run within a block. Rejects if pgfresh doesn't record the statements. */

@@ -4,8 +4,13 @@
 "use strict";
 
 const { faultOf, statusOf, timeOf, unfiredMessage } = require("./faults.js");
+const { checkMembers } = require("./options.js");
 const { PgfreshError, server } = require("./server.js");
 const { Statements } = require("./statements.js");
+
+// Members that the responses must have, and their types.
+const LEASED = { name: "string", url: "string", jdbc_url: "string", socket_url: "string", template: "string" };
+const MEASURED = { count: "number", seconds: "number", complete: "boolean", statements: "array" };
 
 let beginTest;
 let endLease;
@@ -18,6 +23,7 @@ class Database {
   #resets = 0;
   // Whether this object has requested a fault since the lease or the last reset.
   #faulty = false;
+  #released = false;
 
   // `limits` is the budget, as the HTTP API expects it. `test` is the name of the test, or undefined if it is unknown.
   constructor({ name, url, jdbc_url, socket_url, replica_url, template, recorded = false }, limits, test) {
@@ -39,9 +45,11 @@ class Database {
     };
 
     // Ends a lease. Resolves to the URL of the database if pgfresh keeps it, and a message about faults that never
-    // fired.
+    // fired. A second call does nothing, because another lease can have the name.
     endLease = async (database, { failed = false, test } = {}) => {
       database.#faulty = false;
+      if (database.#released) return { unfired: "" };
+      database.#released = true;
       const ended = await (await server()).request("DELETE", pathOf(database) + queryOf(failed, test));
       return { url: ended.url, unfired: unfiredMessage(ended) };
     };
@@ -51,7 +59,8 @@ class Database {
     return this.#recorded;
   }
 
-  async reset(options) {
+  async reset(options = {}) {
+    checkMembers("reset", "option", options, ["closeSessions"]);
     const unfired = await this.#reset(options);
     if (unfired) throw new PgfreshError(unfired);
   }
@@ -68,6 +77,7 @@ class Database {
   }
 
   async release(options = {}) {
+    checkMembers("release", "option", options, ["failed", "test"]);
     const { url, unfired } = await endLease(this, options);
     if (unfired && !options.failed) throw new PgfreshError(unfired);
     return url;
@@ -79,7 +89,7 @@ class Database {
   }
 
   async faults() {
-    const { faults } = await (await server()).request("GET", `${pathOf(this)}/faults`);
+    const { faults } = await (await server()).request("GET", `${pathOf(this)}/faults`, undefined, { faults: "array" });
     return faults.map(statusOf);
   }
 
@@ -98,7 +108,7 @@ class Database {
   }
 
   async checkBudget() {
-    if (!this.#recorded && !Object.keys(this.#limits).length) return;
+    if (this.#released || (!this.#recorded && !Object.keys(this.#limits).length)) return;
     const { message } = await this.#measure(this.#limits);
     const exceeded = [...this.#exceeded, ...(message ? [message] : [])];
     if (!exceeded.length) return;
@@ -121,7 +131,7 @@ class Database {
 
   async #measure(limits) {
     const query = Object.entries(limits).map(([name, limit]) => `${name}=${encodeURIComponent(limit)}`).join("&");
-    return (await server()).request("GET", `${pathOf(this)}/statements${query && `?${query}`}`);
+    return (await server()).request("GET", `${pathOf(this)}/statements${query && `?${query}`}`, undefined, MEASURED);
   }
 }
 
@@ -141,7 +151,9 @@ function pathOf(database) {
 }
 
 // Returns a budget, as the HTTP API expects it. If `time` is a number, it is in milliseconds.
-function limitsOf({ statements, nPlusOne, time } = {}) {
+function limitsOf(budget = {}) {
+  checkMembers("budget", "limit", budget, ["statements", "nPlusOne", "time"]);
+  const { statements, nPlusOne, time } = budget;
   const limits = { statements, n_plus_one: nPlusOne, time: timeOf(time) };
   return Object.fromEntries(Object.entries(limits).filter(([, limit]) => limit !== undefined));
 }
@@ -151,22 +163,26 @@ function freshDatabase(options) {
 }
 
 // Leases a database for the test with the name `test`.
-async function freshDatabaseFor(test, { template, name, isolation, record = false, budget } = {}) {
+async function freshDatabaseFor(test, options = {}) {
+  checkMembers("database", "option", options, ["template", "name", "isolation", "record", "budget"]);
+  const { template, name, isolation, record = false, budget } = options;
   const limits = limitsOf(budget);
   const found = await server();
   const body = { template, name, isolation, holder: found.holder };
   if (record || Object.keys(limits).length) body.record = true;
-  return new Database(await found.request("POST", "/v1/databases", body), limits, test);
+  return new Database(await found.request("POST", "/v1/databases", body, LEASED), limits, test);
 }
 
 async function withFreshDatabase(...options) {
   const body = options.pop();
+  if (typeof body !== "function") throw new PgfreshError("withFreshDatabase has no function to run");
   const database = await freshDatabase(...options);
   let result;
   try {
     result = await body(database);
   } catch (error) {
-    reportKept(await database.release({ failed: true }));
+    // An error of the release must not replace the error of the test.
+    await database.release({ failed: true }).then((url) => reportKept(url), (reason) => reportRefused(reason));
     throw error;
   }
   await endTest(database);
@@ -187,10 +203,17 @@ async function endTest(database, { failed = false, skipped = false, test, print 
   }
   // A name, even an empty name, tells `pgfresh run` that the client reports the budget.
   const named = test || (database.recorded ? "" : undefined);
-  const { url, unfired } = await endLease(database, { failed: failed || error !== undefined, test: named });
+  const ended = endLease(database, { failed: failed || error !== undefined, test: named });
+  const { url, unfired } = await (error ? ended.catch((reason) => reportRefused(reason, print)) : ended);
   reportKept(url, print);
   if (error) throw error;
   if (unfired && !failed && !skipped) throw new PgfreshError(unfired);
+}
+
+// Prints why pgfresh refused to release the database of a failed test.
+function reportRefused(reason, print = console.error) {
+  print(`pgfresh: ${reason.message}`);
+  return {};
 }
 
 // Prints the URL of a failed test's database if pgfresh keeps the database.

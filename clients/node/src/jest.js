@@ -4,8 +4,9 @@
 
 const path = require("node:path");
 
-const { endTest, freshDatabaseFor } = require("./index.js");
-const { FAILED, LAST } = require("./failed.js");
+const { PgfreshError, endTest, freshDatabaseFor } = require("./index.js");
+const { END, FAILED, LAST } = require("./failed.js");
+const { endServer } = require("./server.js");
 
 // Returns the name of the running test for reports: the file path, relative to the working directory, and the test
 // name.
@@ -16,18 +17,30 @@ function testName() {
 
 // Database of the running test. The object delegates to the current database, because each test has a new one.
 class CurrentDatabase {
-  #database;
+  #leased;
+  #test;
 
   constructor(options) {
     beforeEach(async () => {
-      this.#database = undefined;
-      this.#database = await freshDatabaseFor(testName(), options);
+      globalThis[END] = endServer;
+      this.#test = expect.getState().currentTestName;
+      this.#leased = await freshDatabaseFor(testName(), options);
     });
     const release = async () => {
       const failed = globalThis[FAILED] === true;
-      if (this.#database) await endTest(this.#database, { failed, test: testName() });
+      const database = this.#leased;
+      this.#leased = undefined;
+      if (database) await endTest(database, { failed, test: testName() });
     };
     afterEach(Object.assign(release, { [LAST]: true }));
+  }
+
+  // A concurrent test can run at the same time as the test that has the database.
+  get #database() {
+    const running = expect.getState().currentConcurrentTestName?.() ?? this.#test;
+    if (this.#leased && running === this.#test) return this.#leased;
+    const hint = 'jest runs no hooks for test.concurrent. Use withFreshDatabase from "pgfresh" there.';
+    throw new PgfreshError("the database exists only in a test and in its beforeEach and afterEach hooks", { hint });
   }
 
   get name() {
@@ -58,35 +71,35 @@ class CurrentDatabase {
     return this.#database.recorded;
   }
 
-  reset(options) {
+  async reset(options) {
     return this.#database.reset(options);
   }
 
-  statements(block) {
+  async statements(block) {
     return this.#database.statements(block);
   }
 
-  fault(what, options) {
+  async fault(what, options) {
     return this.#database.fault(what, options);
   }
 
-  faults() {
+  async faults() {
     return this.#database.faults();
   }
 
-  setReplicaLag(lag) {
+  async setReplicaLag(lag) {
     return this.#database.setReplicaLag(lag);
   }
 
-  promoteReplica() {
+  async promoteReplica() {
     return this.#database.promoteReplica();
   }
 
-  checkBudget() {
+  async checkBudget() {
     return this.#database.checkBudget();
   }
 
-  checkFaults() {
+  async checkFaults() {
     return this.#database.checkFaults();
   }
 }

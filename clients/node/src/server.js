@@ -8,6 +8,7 @@
 "use strict";
 
 const { spawn } = require("node:child_process");
+const { once } = require("node:events");
 const http = require("node:http");
 const https = require("node:https");
 
@@ -22,6 +23,9 @@ const RESPONSE_TIMEOUT = 600_000;
 
 // Timeout for connecting to another machine, in milliseconds.
 const CONNECT_TIMEOUT = 30_000;
+
+// How long the binary may take to end after its standard input closes, in milliseconds.
+const END_TIMEOUT = 10_000;
 
 class PgfreshError extends Error {
   name = "PgfreshError";
@@ -92,11 +96,16 @@ class Server {
     return { PGFRESH_CONTROL: control, ...(this.holder && { PGFRESH_HOLDER: this.holder }) };
   }
 
-  // Sends a request. Resolves to the response body, or to {} if the response has no body.
-  async request(method, path, body) {
+  // Sends a request. Resolves to the response body, or to {} if the response has no body. `needs` has the members that
+  // the body must have, and their types.
+  async request(method, path, body, needs = {}) {
     const [status, text] = await this.#exchange(method, path, body && JSON.stringify(body), read);
     if (status >= 300) throw refusal(status, text);
     const answer = text ? this.#parse(text) : {};
+    for (const [name, kind] of Object.entries(needs)) {
+      const value = answer[name];
+      if ((Array.isArray(value) ? "array" : typeof value) !== kind) throw this.#unreadable(`it has no "${name}"`);
+    }
     return this.#trust ? this.#trust.addTo(answer) : answer;
   }
 
@@ -220,6 +229,12 @@ function server() {
   return found;
 }
 
+// Ends the server of this process if this process has started it.
+async function endServer() {
+  await found?.then((server) => server.end(), () => {});
+  found = undefined;
+}
+
 // Environment variables that `exportServer` has set, as opposed to a parent process.
 let exported = {};
 
@@ -299,10 +314,20 @@ async function start() {
   try {
     return parseLine(line, child);
   } catch (cause) {
-    child.stdin.end();
+    await end(child);
     if (cause instanceof PgfreshError) throw cause;
     throw new PgfreshError(`could not read what "${binary}" printed`, { hint: CHECK, cause });
   }
+}
+
+// Ends the program. Kills it if it doesn't end, because PGFRESH_BIN may name a program that isn't pgfresh.
+async function end(child) {
+  child.stdin.end();
+  if (!child.pid || child.exitCode !== null || child.signalCode !== null) return;
+  child.ref();
+  const timer = setTimeout(() => child.kill("SIGKILL"), END_TIMEOUT);
+  await once(child, "exit");
+  clearTimeout(timer);
 }
 
 // Parses the line that the binary prints when it is ready.
@@ -318,6 +343,9 @@ function firstLine(child, binary) {
     child.stdout.setEncoding("utf8").on("data", (part) => {
       text += part;
       if (text.includes("\n")) resolve(text);
+    });
+    child.stdout.on("end", () => {
+      if (!text.includes("\n")) end(child);
     });
     child.on("error", (cause) => {
       reject(startError(cause, binary));
@@ -337,4 +365,4 @@ function startError(cause, binary) {
   return new PgfreshError(primary, { hint: SET, cause });
 }
 
-module.exports = { PgfreshError, exportServer, server, useServer };
+module.exports = { PgfreshError, endServer, exportServer, server, useServer };

@@ -55,6 +55,16 @@ test("a release removes the database", async () => {
   await again.release();
 });
 
+test("a second release does nothing", async () => {
+  const first = await lease({ name: "orders" });
+  await first.release();
+  await withFreshDatabase({ name: "orders", budget: { statements: 5 } }, async (second) => {
+    assert.equal(await first.release(), undefined);
+    await second.reset();
+    await second.release();
+  });
+});
+
 test("withFreshDatabase returns the result and releases", async (t) => {
   const database = await withFreshDatabase((database) => database);
   await assert.rejects(database.reset(), /is not leased/);

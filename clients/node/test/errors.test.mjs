@@ -1,7 +1,7 @@
 // Tests error messages.
 
 import assert from "node:assert/strict";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -9,7 +9,7 @@ import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { inspect } from "node:util";
 
-import { counterpart } from "./counterpart.mjs";
+import { counterpart, keeping } from "./counterpart.mjs";
 
 const standIn = fileURLToPath(new URL("../../transcripts/pgfresh", import.meta.url));
 const require = createRequire(import.meta.url);
@@ -34,6 +34,64 @@ test("a failed start is not repeated", async (t) => {
     await assert.rejects(client.freshDatabase(), { name: "PgfreshError", message, detail, hint });
   }
   assert.equal(readFileSync(log, "utf8"), "started serve --shared --json\n");
+});
+
+test("a program that isn't pgfresh ends", { timeout: 60_000 }, async (t) => {
+  const folder = mkdtempSync(path.join(tmpdir(), "pgfresh-errors-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const [binary, pid] = [path.join(folder, "other"), path.join(folder, "pid")];
+  for (const [line, message] of [["echo garbage", /^could not read what/], ["exec >&-", /^pgfresh was ended by SIGKILL/]]) {
+    writeFileSync(binary, `#!/bin/sh\necho $$ >${pid}\n${line}\nexec sleep 60\n`, { mode: 0o755 });
+    await assert.rejects(newClient({ PGFRESH_BIN: binary }).freshDatabase(), { message });
+    assert.throws(() => process.kill(Number(readFileSync(pid, "utf8")), 0), { code: "ESRCH" });
+  }
+});
+
+test("unknown options are errors that name the known ones", async (t) => {
+  const server = await keeping();
+  t.after(server.close);
+  const client = newClient({ PGFRESH_CONTROL: server.control });
+  const database = await client.freshDatabase();
+  const leases = "template, name, isolation, record, budget";
+  const limits = "statements, nPlusOne, time";
+  const faults = "at, statement, nth, times, delay, bandwidth, duration, readOnly";
+  for (const [attempt, message] of [
+    [() => client.freshDatabase({ templat: "x" }), `a database has no option "templat"; it has ${leases}`],
+    [() => client.freshDatabase("shop"), "the options of a database are not an object"],
+    [() => client.freshDatabase(null), "the options of a database are not an object"],
+    [() => client.freshDatabase({ budget: { n_plus_one: 0 } }), `a budget has no limit "n_plus_one"; it has ${limits}`],
+    [() => client.withFreshDatabase({ budget: 5 }, () => {}), "the limits of a budget are not an object"],
+    [() => client.withFreshDatabase({}), "withFreshDatabase has no function to run"],
+    [() => database.fault("40001", { att: "commit" }), `a fault has no option "att"; it has ${faults}`],
+    [() => database.fault({ readonly: "1s" }), `a fault has no option "readonly"; it has ${faults}`],
+    [() => database.reset({ close_sessions: true }), 'a reset has no option "close_sessions"; it has closeSessions'],
+    [() => database.release({ fail: true }), 'a release has no option "fail"; it has failed, test'],
+  ]) {
+    await assert.rejects(attempt, { name: "PgfreshError", message });
+  }
+  assert.equal(server.requests.length, 1);
+});
+
+test("an error of the release keeps the error of the test", async (t) => {
+  const server = await counterpart(({ method }) =>
+    method === "POST"
+      ? { status: 201, body: { name: "a", url: "u", jdbc_url: "j", socket_url: "s", template: "t" } }
+      : { status: 409, body: { error: { message: "no" } } },
+  );
+  t.after(server.close);
+  const printed = t.mock.method(console, "error", () => {});
+  const client = newClient({ PGFRESH_CONTROL: server.control });
+  const failing = client.withFreshDatabase(() => {
+    throw new Error("of the test");
+  });
+  await assert.rejects(failing, { message: "of the test" });
+  assert.deepEqual(printed.mock.calls.map((call) => call.arguments), [["pgfresh: no"]]);
+});
+
+test("node:test needs the context of a test", async () => {
+  const { freshDatabase } = require("../src/node-test.js");
+  const message = "freshDatabase has no test that uses the database\nHINT:  Pass it the context of a test: freshDatabase(t).";
+  for (const context of [undefined, {}, { name: "a suite" }]) await assert.rejects(freshDatabase(context), { message });
 });
 
 test("an uncaught error prints no properties", async () => {

@@ -34,7 +34,7 @@ const reportsFailures = (framework) => framework !== "node:test" || major >= 20;
 async function run(framework, name, environment, ...around) {
   const suffix = framework === "jest" ? "js" : "mjs";
   const folder = framework === "node:test" ? "test/node-test/" : "";
-  const files = { isolated: ["isolated", "isolated-too"], failing: ["failing"], built: ["built"], budgets: ["budgets"], faults: ["faults"], ending: ["ending"] }[name];
+  const files = { isolated: ["isolated", "isolated-too"], failing: ["failing"], built: ["built"], budgets: ["budgets"], faults: ["faults"], ending: ["ending"], alone: ["alone", "alone-too"], concurrent: ["concurrent"] }[name];
   const paths = files.map((file) => `${folder}${file}.test.${suffix}`);
   const [program, ...command] = [...around, process.execPath, ...frameworks[framework], ...paths];
   const env = { ...process.env, CI: "true", NO_COLOR: "1", ...environment };
@@ -134,6 +134,18 @@ for (const framework of Object.keys(frameworks)) {
     assert.deepEqual(divided.map(({ statements }) => statements).sort(), [1, 10], JSON.stringify(tests));
   });
 }
+
+test("jest: only tests with hooks have a database", { timeout: 120_000 }, async () => {
+  const { code, text } = await run("jest", "concurrent");
+  assert.equal(code, 0, text);
+  assert.match(text, /Tests: +2 passed/);
+});
+
+test("jest: the server of a file ends with it", { timeout: 120_000 }, async () => {
+  const { code, text } = await run("jest", "alone", { ALONE: "1" });
+  assert.equal(code, 0, text);
+  assert.match(text, /Tests: +2 passed/);
+});
 
 for (const framework of ["jest", "vitest"]) {
   test(`${framework}: an error of the global setup prints once`, { timeout: 120_000 }, async () => {

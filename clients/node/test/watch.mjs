@@ -3,9 +3,11 @@
 // pgfresh is left.
 
 import { execFileSync } from "node:child_process";
-import { readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { setTimeout } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+
+import { servers } from "./servers.js";
 
 const [framework] = process.argv.slice(2);
 const root = fileURLToPath(new URL(framework, import.meta.url));
@@ -21,18 +23,6 @@ async function vitest() {
   const { startVitest } = await import("vitest/node");
   const started = await startVitest("test", ["watched"], { root, watch: true });
   return () => started.rerunFiles();
-}
-
-// Returns the process ids of running `pgfresh serve` processes that this process has started.
-function servers() {
-  const lines = readdirSync("/proc/self/task").map((thread) => readFileSync(`/proc/self/task/${thread}/children`, "utf8"));
-  return lines.join(" ").split(" ").filter((pid) => {
-    try {
-      return pid && readFileSync(`/proc/${pid}/cmdline`, "utf8").includes("\0serve\0");
-    } catch {
-      return false;
-    }
-  });
 }
 
 const again = await (framework === "jest" ? jest() : vitest());

@@ -20,3 +20,8 @@ test("before a reset", async (t) => {
   await database.fault("57P03", { at: "connect", duration: 500 });
   await database.reset();
 });
+
+test("skips", async (t) => {
+  await never(await freshDatabase(t));
+  t.skip();
+});
