@@ -67,7 +67,8 @@ type leaseRequest struct {
 
 func (a api) lease(request leaseRequest) (*Database, error) {
 	database := new(Database)
-	if err := a.call("POST", "/v1/databases", request, database); err != nil {
+	needs := []string{"name", "url", "jdbc_url", "socket_url", "template"}
+	if err := a.call("POST", "/v1/databases", request, database, needs...); err != nil {
 		return nil, err
 	}
 	database.URL, database.JDBCURL = a.trust.addTo(database.URL), a.trust.addTo(database.JDBCURL)
@@ -143,13 +144,13 @@ func (a api) measure(name string, limits limits) (result measured, err error) {
 	if query := limits.query(); query != "" {
 		path += "?" + query
 	}
-	err = a.call("GET", path, nil, &result)
+	err = a.call("GET", path, nil, &result, "count", "seconds", "complete", "statements")
 	return result, err
 }
 
-// call sends a request and decodes the response into answer, a pointer. If body is nil, the request has no body. A
-// response without content leaves answer unchanged.
-func (a api) call(method, path string, body, answer any) error {
+// call sends a request and decodes the response into answer, a pointer. If body is nil, the request has no body. needs
+// names the members that the response must have. A response without content leaves answer unchanged.
+func (a api) call(method, path string, body, answer any, needs ...string) error {
 	var content bytes.Buffer
 	if body != nil {
 		if err := json.NewEncoder(&content).Encode(body); err != nil {
@@ -161,13 +162,29 @@ func (a api) call(method, path string, body, answer any) error {
 		return err
 	}
 	defer response.Body.Close()
-	if response.StatusCode == http.StatusNoContent {
-		return nil
+	text := json.RawMessage("{}")
+	if response.StatusCode != http.StatusNoContent {
+		if err := json.NewDecoder(response.Body).Decode(&text); err != nil {
+			return a.unreadable(err)
+		}
 	}
-	if err := json.NewDecoder(response.Body).Decode(answer); err != nil {
-		return fmt.Errorf("could not read the response of pgfresh at %s: %w", a.address, err)
+	var members map[string]any
+	if err := json.Unmarshal(text, &members); err != nil {
+		return a.unreadable(err)
+	}
+	for _, name := range needs {
+		if members[name] == nil {
+			return a.unreadable(fmt.Errorf("it has no %q", name))
+		}
+	}
+	if err := json.Unmarshal(text, answer); err != nil {
+		return a.unreadable(err)
 	}
 	return nil
+}
+
+func (a api) unreadable(err error) error {
+	return fmt.Errorf("could not read the response of pgfresh at %s: %w", a.address, err)
 }
 
 // send sends a request. It returns an error if there is no response or if its status is 300 or more.

@@ -175,7 +175,7 @@ func (a api) fault(name string, request faultRequest) error {
 }
 
 func (a api) faults(name string) (list faultList, err error) {
-	err = a.call("GET", faultsPath(name), nil, &list)
+	err = a.call("GET", faultsPath(name), nil, &list, "faults")
 	return list, err
 }
 

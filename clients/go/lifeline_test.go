@@ -36,6 +36,31 @@ func TestMain(m *testing.M) {
 	time.Sleep(time.Hour)
 }
 
+func TestProgramThatIsNotPgfreshEnds(t *testing.T) {
+	folder := t.TempDir()
+	binary, id := filepath.Join(folder, "other"), filepath.Join(folder, "id")
+	for line, message := range map[string]string{
+		"echo garbage": "could not read what",
+		"exec >&-":     "pgfresh ended with signal: killed before it was ready",
+	} {
+		script := fmt.Sprintf("#!/bin/sh\necho $$ >%s\n%s\nexec sleep 60\n", id, line)
+		if err := os.WriteFile(binary, []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		_, err := start(exec.Command(binary, serve...))
+		if err == nil || !strings.HasPrefix(err.Error(), message) {
+			t.Errorf("%s: the error is %v, want %q", line, err, message)
+		}
+		number, err := os.ReadFile(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if exists(filepath.Join("/proc", strings.TrimSpace(string(number)))) {
+			t.Errorf("%s: the program still runs", line)
+		}
+	}
+}
+
 func TestBinaryEndsWithProcess(t *testing.T) {
 	binary := newStandIn(t, map[string]any{"http_url": "http://127.0.0.1:1/", "password": "x"}, 0)
 	process := exec.Command(os.Args[0])

@@ -1,7 +1,8 @@
 package pgfreshtest
 
 import (
-	"io"
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -13,7 +14,9 @@ func TestPanicReportsFailedTest(t *testing.T) {
 	var released []string
 	server := httptest.NewServer(http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
 		if request.Method == "POST" {
-			io.Copy(response, request.Body)
+			var body struct{ Name string }
+			json.NewDecoder(request.Body).Decode(&body)
+			fmt.Fprintf(response, `{"name": %q, "url": "u", "jdbc_url": "j", "socket_url": "s", "template": "t"}`, body.Name)
 			return
 		}
 		released = append(released, request.RequestURI)

@@ -82,7 +82,7 @@ func (a api) hold() (holder string, lifeline io.Closer, err error) {
 	}
 	if err != nil {
 		response.Body.Close()
-		return "", nil, fmt.Errorf("could not read the response of pgfresh at %s: %w", a.address, err)
+		return "", nil, a.unreadable(err)
 	}
 	return named.Holder, response.Body, nil
 }

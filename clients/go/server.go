@@ -146,21 +146,25 @@ func start(command *exec.Cmd) (*server, error) {
 	}
 	line, err := bufio.NewReader(output).ReadBytes('\n')
 	if err != nil {
-		command.Wait() // ProcessState has the result.
+		end(command, lifeline)
 		return nil, fmt.Errorf("pgfresh ended with %s before it was ready\nHINT:  Its own message is on standard error.",
 			strings.Replace(command.ProcessState.String(), "exit status", "exit code", 1))
 	}
 	server, err := parse(line, command.Path)
 	if err != nil {
-		lifeline.Close()
-		// PGFRESH_BIN may name another program, which might not end when its standard input closes, so kill it after
-		// 10 s.
-		defer time.AfterFunc(10*time.Second, func() { command.Process.Kill() }).Stop()
-		command.Wait() // Standard error is complete after Wait.
+		end(command, lifeline) // Afterwards, standard error is complete.
 		return nil, err
 	}
 	server.lifeline = lifeline
 	return server, nil
+}
+
+// end closes the lifeline and waits for the program. It kills a program that doesn't end within 10 s, because
+// PGFRESH_BIN may name a program that isn't pgfresh.
+func end(command *exec.Cmd, lifeline io.Closer) {
+	lifeline.Close()
+	defer time.AfterFunc(10*time.Second, func() { command.Process.Kill() }).Stop()
+	command.Wait() // ProcessState has the result.
 }
 
 // parse returns the server that the line from the binary describes, or the error in the line.

@@ -131,7 +131,7 @@ func (s *stage) play() {
 		case "fault":
 			test.run(func() { database.Fault(test, s.fault(step)) })
 		case "faults":
-			s.compareFaults(database.Faults(test), step.Answer.Body)
+			test.run(func() { s.compareFaults(database.Faults(test), step.Answer.Body) })
 		case "lag":
 			test.run(func() { database.SetReplicaLag(test, step.With.Lag) })
 		case "promote":

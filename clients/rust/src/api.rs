@@ -93,6 +93,16 @@ impl Api {
         serde_json::from_slice(&text).map(Some).map_err(|error| self.unreadable(&error))
     }
 
+    /// Sends a request and decodes the response, which must have content.
+    pub(crate) fn send_for_answer<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&impl Serialize>,
+    ) -> Result<T, Error> {
+        self.send(method, path, body)?.ok_or_else(|| self.unreadable(&"it is empty"))
+    }
+
     fn run(
         &self,
         agent: &Agent,

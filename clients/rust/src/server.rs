@@ -4,9 +4,11 @@
 use std::collections::HashMap;
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::io::{BufRead as _, BufReader, ErrorKind};
-use std::process::{Child, Command, Stdio};
+use std::io::{self, BufRead as _, BufReader, ErrorKind};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use contract::{
     EndOfTest, ErrorBody, FaultDescription, FaultList, FaultRequest, LeaseRequest, LeaseResponse,
@@ -24,6 +26,9 @@ use crate::trust::Trust;
 
 /// Arguments of the binary.
 const SERVE: &[&str] = &["serve", "--shared", "--json"];
+
+/// How long the binary may take to end after its standard input closes.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Environment variables of a process.
 pub(crate) type Environment = HashMap<OsString, OsString>;
@@ -121,7 +126,7 @@ impl Server {
         let output = process.stdout.take().expect("it is a pipe");
         BufReader::new(output).read_line(&mut line).map_err(|error| could_not(&error))?;
         if line.is_empty() {
-            let status = process.wait().map_err(|error| could_not(&error))?;
+            let status = end(&mut process).map_err(|error| could_not(&error))?;
             let how = status.code().map_or_else(|| status.to_string(), |code| format!("exit code {code}"));
             return Err(Error::new(format!("pgfresh ended with {how} before it was ready"))
                 .hint("Its own message is on standard error."));
@@ -129,11 +134,11 @@ impl Server {
         let server = match serde_json::from_str(&line) {
             Ok(Line::Ready(server)) => server,
             Ok(Line::Failed(ErrorBody { error, .. })) => {
-                // `wait` closes the standard input, so that the binary ends.
-                process.wait().map_err(|error| could_not(&error))?;
+                end(&mut process).map_err(|error| could_not(&error))?;
                 return Err(error.into());
             }
             Err(_) => {
+                end(&mut process).map_err(|error| could_not(&error))?;
                 return Err(
                     Error::new(format!("could not read what \"{}\" printed", binary.display())).hint(CHECK)
                 );
@@ -154,8 +159,8 @@ impl Server {
             holder: self.holder.clone(),
             record,
         };
-        let response = self.api.send::<LeaseResponse>(Method::POST, "/v1/databases", Some(&request))?;
-        let mut leased = response.ok_or_else(|| Error::new("pgfresh answered without a database"))?;
+        let mut leased: LeaseResponse =
+            self.api.send_for_answer(Method::POST, "/v1/databases", Some(&request))?;
         self.api.verify(&mut leased.url);
         self.api.verify(&mut leased.jdbc_url);
         leased.replica_url.iter_mut().for_each(|url| self.api.verify(url));
@@ -198,15 +203,13 @@ impl Server {
     /// Returns the faults requested since the lease or the last reset.
     pub(crate) fn faults(&self, name: &str) -> Result<FaultList, Error> {
         let path = format!("{}/faults", path(name));
-        let list = self.api.send(Method::GET, &path, None::<&()>)?;
-        list.ok_or_else(|| Error::new("pgfresh answered without the faults"))
+        self.api.send_for_answer(Method::GET, &path, None::<&()>)
     }
 
     /// Returns the statements that ran since the lease or the last reset, with a message if they exceed `limits`.
     pub(crate) fn measure(&self, name: &str, limits: &Limits) -> Result<Measurement, Error> {
         let path = with_query(format!("{}/statements", path(name)), &limits.query());
-        let measurement = self.api.send(Method::GET, &path, None::<&()>)?;
-        measurement.ok_or_else(|| Error::new("pgfresh answered without the statements"))
+        self.api.send_for_answer(Method::GET, &path, None::<&()>)
     }
 
     /// Ends a lease.
@@ -221,6 +224,21 @@ impl Server {
         }
         Ok(ended)
     }
+}
+
+/// Closes the standard input of a program and waits for its end. Kills a program that doesn't end in time, because
+/// `PGFRESH_BIN` may name a program that isn't pgfresh.
+fn end(process: &mut Child) -> io::Result<ExitStatus> {
+    drop(process.stdin.take());
+    let deadline = Instant::now() + END_TIMEOUT;
+    while Instant::now() < deadline {
+        if let Some(status) = process.try_wait()? {
+            return Ok(status);
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    process.kill()?;
+    process.wait()
 }
 
 /// Returns the first 1000 characters of a test name, because pgfresh doesn't store longer names.

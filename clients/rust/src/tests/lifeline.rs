@@ -1,8 +1,10 @@
-use std::env;
+use std::fs::{self, Permissions};
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{env, thread};
 
 use super::stand_in::StandIn;
 use crate::server::Server;
@@ -30,6 +32,25 @@ fn binary_ends_with_its_process() {
     while !binary.log().contains("ended") {
         assert!(Instant::now() < deadline, "the binary still runs 10 s after the end of the process");
         thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn program_that_is_not_pgfresh_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let (binary, id) = (folder.path().join("other"), folder.path().join("id"));
+    for (line, message) in
+        [("echo garbage", "could not read what"), ("exec >&-", "pgfresh ended with signal: 9")]
+    {
+        let script = format!("#!/bin/sh\necho $$ >{}\n{line}\nexec sleep 60\n", id.display());
+        fs::write(&binary, script).unwrap();
+        fs::set_permissions(&binary, Permissions::from_mode(0o755)).unwrap();
+        let mut environment = StandIn::new(folder.path()).environment("");
+        environment.insert("PGFRESH_BIN".into(), binary.clone().into());
+        let error = Server::join(&environment).err().unwrap();
+        assert!(error.message.starts_with(message), "{error}");
+        let id = fs::read_to_string(&id).unwrap();
+        assert!(!Path::new("/proc").join(id.trim()).exists(), "the program still runs");
     }
 }
 

@@ -65,7 +65,17 @@ final class Api {
      * @throws PgfreshException if the client can't reach the server, or the server refuses the request
      */
     Json send(String method, String path, Optional<String> body) {
-        return exchange(method, path, body, Api::answer);
+        return send(method, path, body, Map.of());
+    }
+
+    /**
+     * Sends a request and returns the response body. {@code needs} has the members that the body must have, and their
+     * types.
+     *
+     * @throws PgfreshException also if a member is missing
+     */
+    Json send(String method, String path, Optional<String> body, Map<String, Class<?>> needs) {
+        return exchange(method, path, body, connection -> answer(connection).require(needs));
     }
 
     /** Opens a response that names a holder. The holder ends when the response is closed. */

@@ -47,6 +47,20 @@ final class Json {
         throw new IllegalArgumentException("there is no object \"" + name + "\"");
     }
 
+    /**
+     * Returns this object if it has the members {@code needs} with these types.
+     *
+     * @throws IllegalArgumentException if a member is absent or has another type
+     */
+    Json require(Map<String, Class<?>> needs) {
+        needs.forEach((name, type) -> {
+            if (!type.isInstance(members.get(name))) {
+                throw new IllegalArgumentException("it has no \"" + name + "\"");
+            }
+        });
+        return this;
+    }
+
     /** Returns the number called {@code name}, or 0 if that member is absent or isn't a number. */
     double number(String name) {
         return members.get(name) instanceof Double number ? number : 0;

@@ -47,6 +47,17 @@ final class Server {
     /** Returns the server of this process, or throws the error of the first search. Null before the first call. */
     private static Supplier<Server> joined;
 
+    /** Members that the responses to a lease and to a measurement must have. */
+    private static final Map<String, Class<?>> LEASED = Map.of(
+            "name", String.class,
+            "url", String.class,
+            "jdbc_url", String.class,
+            "socket_url", String.class,
+            "template", String.class);
+
+    private static final Map<String, Class<?>> MEASURED = Map.of(
+            "count", Double.class, "seconds", Double.class, "complete", Boolean.class, "statements", List.class);
+
     private final Api api;
 
     /** Process whose databases pgfresh releases when the process ends. Empty within "pgfresh run". */
@@ -236,6 +247,7 @@ final class Server {
     private static Server readLine(Process process) throws IOException, InterruptedException {
         String line = process.inputReader(StandardCharsets.UTF_8).readLine();
         if (line == null) {
+            end(process);
             throw new PgfreshException(
                     "pgfresh ended with exit code " + process.waitFor() + " before it was ready",
                     "Its own message is on standard error.");
@@ -265,7 +277,7 @@ final class Server {
         if (options.record()) {
             body.put("record", true);
         }
-        return new Database(this, api.send("POST", "/v1/databases", Optional.of(Json.write(body))));
+        return new Database(this, api.send("POST", "/v1/databases", Optional.of(Json.write(body)), LEASED));
     }
 
     /** If the client verifies the server, adds parameters to a database URL that make drivers verify it, too. */
@@ -299,12 +311,12 @@ final class Server {
 
     /** Returns the faults requested since the lease or the last reset, and separately the faults that haven't fired. */
     Json faults(String name) {
-        return api.send("GET", path(name) + "/faults", Optional.empty());
+        return api.send("GET", path(name) + "/faults", Optional.empty(), Map.of("faults", List.class));
     }
 
     /** Returns the statements since the lease or the last reset, with a message if they exceed {@code limits}. */
     Json statements(String name, Map<String, Object> limits) {
-        return api.send("GET", path(name) + "/statements" + query(limits), Optional.empty());
+        return api.send("GET", path(name) + "/statements" + query(limits), Optional.empty(), MEASURED);
     }
 
     /**

@@ -15,7 +15,9 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Collections;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Assumptions;
@@ -67,7 +69,9 @@ class OutcomeTest {
         byte[] body = new byte[0];
         if (exchange.getRequestMethod().equals("POST")) {
             Json request = Json.read(new String(exchange.getRequestBody().readAllBytes(), StandardCharsets.UTF_8));
-            body = ("{\"name\": \"" + request.text("template") + "\"}").getBytes(StandardCharsets.UTF_8);
+            Map<String, Object> leased = new HashMap<>(Map.of("url", "", "jdbc_url", "", "socket_url", "", "template", ""));
+            leased.put("name", request.text("template"));
+            body = Json.write(leased).getBytes(StandardCharsets.UTF_8);
         } else {
             String query = URLDecoder.decode(path, StandardCharsets.UTF_8).substring(1);
             String type = OutcomeTest.class.getName() + "$";
