@@ -137,21 +137,27 @@ with fresh() as other:
         assert (process.returncode, stderr) == (0, "")
 
 
-@pytest.mark.parametrize("end", ["sys.exit()", "os.kill(os.getpid(), signal.SIGKILL)"])
+@pytest.mark.parametrize("end", ["raise SystemExit", "os.kill(os.getpid(), signal.SIGKILL)"])
 def test_binary_ends_before_forked_child(end: str) -> None:
     program = f"""
-import os, sys
-if os.fork() == 0:
-    os.close(1), os.close(2)
-    input()
-    os._exit(0)
+import os, time
 {READY}
+input()
+if os.fork() == 0:
+    time.sleep(600)
 {end}
 """
     with start(program) as process:
-        # The forked child also reads the standard input, but not the binary.
-        assert process.wait(TIMEOUT / 4) in (0, -signal.SIGKILL)
-        process.communicate("\n", TIMEOUT)
+        child = only_child(process)
+        assert process.stdin
+        process.stdin.write("\n")
+        process.stdin.flush()
+        try:
+            # Otherwise the process would wait for the binary, and the binary for the forked child.
+            assert process.wait(_server.STOP_TIMEOUT / 2) in (0, -signal.SIGKILL)
+            assert has_ended(child)
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def test_killed_forked_child_releases_its_databases() -> None:
