@@ -11,6 +11,7 @@ import pytest
 
 from counterpart import counterpart
 from pgfresh import Error, _server, fresh_database
+from pgfresh._database import duration_text
 
 STAND_IN = Path(__file__).parents[2] / "transcripts/pgfresh"
 MESSAGE = 'template "app" is incomplete'
@@ -129,3 +130,9 @@ def test_error_without_message_is_unreadable(
     monkeypatch.setenv("FAKE_LINE", '{"error": {"message": null}}')
     with pytest.raises(Error, match="could not read what "):
         fresh_database()
+
+
+@pytest.mark.parametrize("time", [float("nan"), float("inf")])
+def test_infinite_time_is_error(time: float) -> None:
+    with pytest.raises(Error, match="the time is not finite"):
+        duration_text(time)

@@ -312,7 +312,12 @@ def _query(failed: bool, test: str | None) -> str:
 
 
 def duration_text(time: str | float) -> str:
-    """Returns `time` as text with a unit, which pgfresh parses. A number is in seconds."""
+    """Returns `time` as text with a unit, which pgfresh parses. A number is in seconds.
+
+    Raises `Error` if the number is infinite or not a number.
+    """
+    if isinstance(time, float) and not math.isfinite(time):
+        raise Error(f"the time is not finite: {time}")
     return time if isinstance(time, str) else f"{math.ceil(time * 1000)}ms"
 
 
