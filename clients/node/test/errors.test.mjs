@@ -47,7 +47,7 @@ test("a program that isn't pgfresh ends", { timeout: 60_000 }, async (t) => {
   }
 });
 
-test("unknown options are errors that name the known ones", async (t) => {
+test("unknown options are errors", async (t) => {
   const server = await keeping();
   t.after(server.close);
   const client = newClient({ PGFRESH_CONTROL: server.control });
@@ -72,7 +72,7 @@ test("unknown options are errors that name the known ones", async (t) => {
   assert.equal(server.requests.length, 1);
 });
 
-test("an error of the release keeps the error of the test", async (t) => {
+test("a refused release keeps the test's error", async (t) => {
   const server = await counterpart(({ method }) =>
     method === "POST"
       ? { status: 201, body: { name: "a", url: "u", jdbc_url: "j", socket_url: "s", template: "t" } }

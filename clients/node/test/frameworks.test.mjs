@@ -141,7 +141,7 @@ test("jest: only tests with hooks have a database", { timeout: 120_000 }, async 
   assert.match(text, /Tests: +2 passed/);
 });
 
-test("jest: the server of a file ends with it", { timeout: 120_000 }, async () => {
+test("jest: a server ends with its test file", { timeout: 120_000 }, async () => {
   const { code, text } = await run("jest", "alone", { ALONE: "1" });
   assert.equal(code, 0, text);
   assert.match(text, /Tests: +2 passed/);
