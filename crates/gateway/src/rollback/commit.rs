@@ -48,24 +48,31 @@ const CONSTRAINTS_QUERY: &str = "SELECT pg_catalog.string_agg(name, ', '), pg_ca
      FROM pg_catalog.pg_constraint c JOIN pg_catalog.pg_namespace n ON n.oid = c.connamespace \
      GROUP BY nspname, conname HAVING pg_catalog.bool_or(condeferrable)) d";
 
-/// Query for the texts of functions and other objects that might change settings (2078 is the OID of `set_config`).
+/// Query for the texts of functions and other objects that might change settings (2078 is the OID of `set_config`). The
+/// second column is the function's name.
 /// Functions in languages other than SQL and PL/pgSQL are assumed to change any setting.
-const SOURCES_QUERY: &str = "SELECT CASE WHEN lanname IN ('sql', 'plpgsql') THEN prosrc ELSE 'set_config(unknown)' END \
+const SOURCES_QUERY: &str = "SELECT CASE WHEN lanname IN ('sql', 'plpgsql') THEN prosrc ELSE 'set_config(unknown)' END, proname \
       FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_language l ON l.oid = prolang \
       WHERE p.oid >= 16384 AND lanname NOT IN ('internal', 'c') AND prosrc <> '' \
       AND (lanname NOT IN ('sql', 'plpgsql') OR prosrc ~* 'set_config|\\mset\\M|\\mreset\\M|\\mexecute\\M') \
-    UNION ALL SELECT pg_catalog.pg_get_functiondef(oid) FROM pg_catalog.pg_proc \
+    UNION ALL SELECT pg_catalog.pg_get_functiondef(oid), proname FROM pg_catalog.pg_proc \
       WHERE oid >= 16384 AND prosrc = '' AND prokind IN ('f', 'p') \
-    UNION ALL SELECT pg_catalog.pg_get_function_arguments(oid) FROM pg_catalog.pg_proc \
+    UNION ALL SELECT pg_catalog.pg_get_function_arguments(oid), proname FROM pg_catalog.pg_proc \
       WHERE oid >= 16384 AND proargdefaults::text ~ ':funcid 2078 ' \
-    UNION ALL SELECT pg_catalog.pg_get_ruledef(oid) FROM pg_catalog.pg_rewrite \
+    UNION ALL SELECT pg_catalog.pg_get_ruledef(oid), '' FROM pg_catalog.pg_rewrite \
       WHERE oid >= 16384 AND pg_catalog.concat(ev_action, ev_qual) ~ ':funcid 2078 ' \
-    UNION ALL SELECT pg_catalog.pg_get_expr(adbin, adrelid) FROM pg_catalog.pg_attrdef WHERE adbin::text ~ ':funcid 2078 ' \
-    UNION ALL SELECT typdefault FROM pg_catalog.pg_type WHERE typdefaultbin::text ~ ':funcid 2078 ' \
-    UNION ALL SELECT pg_catalog.pg_get_constraintdef(oid) FROM pg_catalog.pg_constraint WHERE conbin::text ~ ':funcid 2078 ' \
-    UNION ALL SELECT pg_catalog.concat(pg_catalog.pg_get_expr(polqual, polrelid), ' ', pg_catalog.pg_get_expr(polwithcheck, polrelid)) \
+    UNION ALL SELECT pg_catalog.pg_get_expr(adbin, adrelid), '' FROM pg_catalog.pg_attrdef WHERE adbin::text ~ ':funcid 2078 ' \
+    UNION ALL SELECT typdefault, '' FROM pg_catalog.pg_type WHERE typdefaultbin::text ~ ':funcid 2078 ' \
+    UNION ALL SELECT pg_catalog.pg_get_constraintdef(oid), '' FROM pg_catalog.pg_constraint WHERE conbin::text ~ ':funcid 2078 ' \
+    UNION ALL SELECT pg_catalog.concat(pg_catalog.pg_get_expr(polqual, polrelid), ' ', pg_catalog.pg_get_expr(polwithcheck, polrelid)), '' \
       FROM pg_catalog.pg_policy WHERE pg_catalog.concat(polqual, polwithcheck) ~ ':funcid 2078 ' \
-    UNION ALL SELECT pg_catalog.pg_get_triggerdef(oid) FROM pg_catalog.pg_trigger WHERE tgqual::text ~ ':funcid 2078 '";
+    UNION ALL SELECT pg_catalog.pg_get_triggerdef(oid), '' FROM pg_catalog.pg_trigger WHERE tgqual::text ~ ':funcid 2078 '";
+
+/// Closes all large objects. SQL can't tell which descriptors are open, so this stops after 64 in a row that aren't. The
+/// server always opens the lowest one that is free.
+pub(super) const CLOSE_LARGE_OBJECTS: &str = "DO $$DECLARE at int := 0; misses int := 0; BEGIN WHILE misses < 64 LOOP BEGIN \
+      PERFORM pg_catalog.lo_close(at); misses := 0; EXCEPTION WHEN OTHERS THEN misses := misses + 1; END; \
+      at := at + 1; END LOOP; END$$ LANGUAGE plpgsql";
 
 impl RollbackSession {
     /// Starts committing the client's work since [`super::message::BEGIN_SAVEPOINT`].
@@ -74,7 +81,11 @@ impl RollbackSession {
             return;
         }
         let is_unread = self.transaction.constraints.seen.is_none();
-        let settings = self.settings.must_read_at_end(is_unread).then(|| self.settings.select());
+        let reads = self.settings.must_read_at_end(is_unread);
+        // Deferred triggers can still change settings, so `release` reads them after these triggers.
+        let is_early =
+            self.settings.has_hidden_changes() && !self.transaction.constraints.deferrable.is_empty();
+        let settings = (reads && !is_early).then(|| self.settings.select());
         let statements = [Some(COMMIT_STATE_QUERY.to_owned()), settings].into_iter().flatten();
         self.inject(statements, InjectedStatement::CommitState);
     }
@@ -103,10 +114,10 @@ impl RollbackSession {
         if !known {
             self.transaction.constraints.seen = changes;
             let sql = vec![CONSTRAINTS_QUERY.to_owned(), SOURCES_QUERY.to_owned()];
-            self.prepend_tasks([Task::Inject(sql, InjectedStatement::Constraints), Task::Release(cursors)]);
+            self.prepend_tasks([Task::Inject(sql, InjectedStatement::Constraints), Task::Release { cursors, checked: false }]);
             return;
         }
-        self.release(&cursors);
+        self.release(cursors, false);
     }
 
     /// Processes the row of [`CONSTRAINTS_QUERY`] and the rows of [`SOURCES_QUERY`].
@@ -125,9 +136,9 @@ impl RollbackSession {
     /// Processes the rows of [`SOURCES_QUERY`]. Returns true if these texts mention settings that the gateway hasn't
     /// read yet.
     pub(super) fn sources_read(&mut self, rows: impl Iterator<Item = Row>) -> bool {
-        let texts = rows.filter_map(|row| row.into_iter().next().flatten());
+        let texts = rows.filter_map(|mut row| Some((row.pop()??, row.pop()??)));
         let sources: Vec<_> =
-            texts.filter(|text| !SettingChanges::of_text(text.as_bytes(), true).is_empty()).collect();
+            texts.filter(|(_, text)| !SettingChanges::of_text(text.as_bytes(), true).is_empty()).collect();
         let is_news = self.settings.add_object_texts(&sources);
         self.transaction.constraints.sources = sources;
         is_news
@@ -140,16 +151,36 @@ impl RollbackSession {
         }
     }
 
-    /// Checks deferred constraints, restores settings and closes `cursors`. Cursor names must be quoted for SQL.
-    pub(super) fn release(&mut self, cursors: &[String]) {
-        let mut statements = Vec::new();
+    /// Returns the statements that check deferred constraints. There are none without deferrable constraints.
+    fn constraint_checks(&self) -> Vec<String> {
         let constraints = &self.transaction.constraints;
+        let mut statements = Vec::new();
         if !constraints.deferrable.is_empty() {
             let all = if constraints.set_by_client { "ALL" } else { &constraints.deferrable };
             statements.push(format!("SET CONSTRAINTS {all} IMMEDIATE"));
             if !constraints.deferred.is_empty() {
                 statements.push(format!("SET CONSTRAINTS {} DEFERRED", constraints.deferred));
             }
+        }
+        statements
+    }
+
+    /// Checks deferred constraints unless they are `checked`, restores settings, and closes large objects and `cursors`.
+    /// Cursor names must be quoted for SQL.
+    pub(super) fn release(&mut self, cursors: Vec<String>, checked: bool) {
+        let mut statements = if checked { Vec::new() } else { self.constraint_checks() };
+        let must_read = if self.settings_at_end.is_empty() {
+            self.settings.must_read_at_end(false)
+        } else {
+            !statements.is_empty() && self.settings.has_hidden_changes()
+        };
+        if must_read {
+            statements.push(self.settings.select());
+            self.prepend_tasks([Task::Release { cursors, checked: true }]);
+            return self.inject(statements, InjectedStatement::SettingsAtEnd);
+        }
+        if self.opens_large_objects {
+            statements.push(CLOSE_LARGE_OBJECTS.to_owned());
         }
         if !self.settings_at_end.is_empty() {
             self.settings.read(std::mem::take(&mut self.settings_at_end).into_iter());

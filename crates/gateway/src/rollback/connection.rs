@@ -57,17 +57,18 @@ impl RollbackConnection {
                 order.iter().for_each(FaultOrder::done);
                 return client.send_and_close(&[]).await;
             }
+            Some(End::Server) if drive.has_fatal_error() => None,
             // pgfresh asked the server to end the session, and the server's own message may have been lost.
-            Some(End::Server) if notices.is_closed() => error_message::closed(),
-            Some(End::Server) => error_message::server_gone(),
-            Some(End::Closed | End::AtRest) => error_message::closed(),
-            Some(End::Broken(why)) => why,
-            None => error_message::shutting_down(),
+            Some(End::Server) if notices.is_closed() => Some(error_message::closed()),
+            Some(End::Server) => Some(error_message::server_gone()),
+            Some(End::Closed | End::AtRest) => Some(error_message::closed()),
+            Some(End::Broken(why)) => Some(why),
+            None => Some(error_message::shutting_down()),
         };
         drop(lease);
         let (client, unsent) = drive.into_client();
         if let Some(mut unsent) = unsent {
-            unsent.extend(message.to_bytes());
+            unsent.extend(message.map(|message| message.to_bytes()).unwrap_or_default());
             client.send_and_close(&unsent).await;
         }
     }

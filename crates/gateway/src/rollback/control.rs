@@ -33,7 +33,8 @@ impl RollbackSession {
                 self.transaction.constraints.set_by_client && (self.in_transaction || !top)
             }
             Kind::SetTransaction(modes) => {
-                failed || (self.in_transaction || !top) && !modes.level && !self.may_change(*modes)
+                let is_block = self.in_transaction || !top || modes.warning.is_none();
+                failed || is_block && !modes.level && !self.may_change(*modes)
             }
             Kind::SetLocal(_) => failed || self.in_transaction || !top,
             Kind::Set(_) | Kind::MaySet(_) => true,
@@ -150,8 +151,7 @@ impl RollbackSession {
             return self.change_access(modes);
         }
         self.ensure_savepoint();
-        (self.in_transaction, self.read_only, self.is_untouched) =
-            (true, modes.read_only == Some(true), true);
+        (self.in_transaction, self.read_only) = (true, modes.read_only == Some(true));
         if modes.level {
             self.warn_about_level();
         }
@@ -234,7 +234,7 @@ impl RollbackSession {
     /// first query, but the lease's server always refuses them because of the savepoint.
     fn may_change(&self, modes: Modes) -> bool {
         let is_fresh = self.in_transaction && self.is_untouched && !self.is_aborted();
-        is_fresh && (modes.level || modes.read_only == Some(false))
+        is_fresh && (modes.level || modes.read_only.is_some())
     }
 
     /// Makes the client's transaction read-only or read-write.
@@ -254,8 +254,8 @@ impl RollbackSession {
     }
 
     fn set_transaction(&mut self, modes: Modes, lonely: bool, native: Native) {
-        if lonely {
-            self.warn_outside_transaction("SET TRANSACTION");
+        if let Some(statement) = modes.warning.filter(|_| lonely) {
+            self.warn_outside_transaction(statement);
         }
         if !modes.level && !self.may_change(modes) {
             return self.prepend_tasks([Task::Native(native)]);

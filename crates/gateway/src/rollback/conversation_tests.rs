@@ -167,6 +167,22 @@ fn settings_are_read_only_for_statements_changing_them() {
 }
 
 #[test]
+fn mentioned_statistics_and_large_objects_end_with_transaction() {
+    let mut play = begun();
+    let stat = "SELECT pg_stat_activity";
+    let clear = "[SELECT pg_catalog.pg_stat_clear_snapshot()]";
+    let end = ["[look]", "done SELECT", "ready I"];
+    assert_eq!(play.query(stat), [&[RELEASE, clear, SAVE, stat][..], &end].concat());
+    assert_eq!(play.query("BEGIN"), ["done BEGIN", "ready T", RELEASE, clear, SAVE]);
+    assert_eq!(play.query("ROLLBACK"), [UNDO, RELEASE, "done ROLLBACK", "ready I"]);
+    let mut play = begun();
+    let open = "SELECT LO_OPEN(1, 2)";
+    let close = format!("[{}]", super::commit::CLOSE_LARGE_OBJECTS);
+    let said = [RELEASE, SAVE, open, "[look]", "[settings]", &close, RELEASE, "done SELECT", "ready I"];
+    assert_eq!(play.query(open), said);
+}
+
+#[test]
 fn cursors_close_with_their_transaction() {
     let mut play = begun();
     play.query("BEGIN");

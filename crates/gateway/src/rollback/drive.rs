@@ -171,6 +171,11 @@ impl Drive {
         }
     }
 
+    /// Returns true if the client has received the server's last error.
+    pub(super) fn has_fatal_error(&self) -> bool {
+        self.session.has_fatal_error
+    }
+
     /// Treats fault requests as ordinary statements from now on, because the session can't obey them.
     pub(super) fn ignore_fault_requests(&mut self) {
         (self.requests_fault, self.has_faults, self.stops_at_rest) = (false, true, false);

@@ -11,6 +11,8 @@ pub(super) use lease::{
 
 /// Creates the savepoint that represents the client's transaction.
 pub(super) const BEGIN_SAVEPOINT: &str = "SAVEPOINT pgfresh_t";
+/// Makes the server read the statistics views anew, as after the end of a transaction.
+pub(super) const CLEAR_STATISTICS: &str = "SELECT pg_catalog.pg_stat_clear_snapshot()";
 /// Creates the savepoint for a syntax check. [`SYNTAX_UNDO`] removes it.
 const SYNTAX_SAVEPOINT: &str = "SAVEPOINT pgfresh_s";
 pub(super) const SYNTAX_UNDO: [&str; 2] = ["ROLLBACK TO SAVEPOINT pgfresh_s", "RELEASE SAVEPOINT pgfresh_s"];
@@ -52,6 +54,11 @@ pub(super) fn with_sql(parse: &[u8], sql: &str) -> Vec<u8> {
     let (name, rest) = split_zero(parse);
     let (_, types) = split_zero(rest);
     encode(b'P', &[name, b"\0", sql.as_bytes(), b"\0", types].concat())
+}
+
+/// Returns true if `sql` contains `word`, in upper or lower case.
+pub(super) fn mentions(sql: &[u8], word: &[u8]) -> bool {
+    sql.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word))
 }
 
 /// Returns `text` as a string literal whose meaning doesn't depend on `standard_conforming_strings`.

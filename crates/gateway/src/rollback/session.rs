@@ -13,8 +13,8 @@ mod answers;
 use std::collections::VecDeque;
 
 use super::message::{
-    BEGIN, BEGIN_PLACEHOLDER, BEGIN_SAVEPOINT, RELEASE, STAY_IDLE, SYNC, UNBOUNDED, UNDO, injection,
-    ready_for_query, report, syntax_check, with_sql,
+    BEGIN, BEGIN_PLACEHOLDER, BEGIN_SAVEPOINT, CLEAR_STATISTICS, RELEASE, STAY_IDLE, SYNC, UNBOUNDED, UNDO, injection,
+    mentions, ready_for_query, report, syntax_check, with_sql,
 };
 use super::parameters::{Parameters, parameter};
 use super::setting_changes::SettingChanges;
@@ -25,6 +25,9 @@ use super::task::{Awaited, Disposition, InjectedStatement, Native, Row, Task, Tu
 use lease::{LeaseTransaction, Savepoint};
 use pgwire::{ErrorResponse, FramePrefix, SessionTraces, encode, is_frontend_tag, query, split_zero};
 use server::Major;
+
+/// OID of the function `lo_open`.
+const LO_OPEN: u32 = 952;
 
 /// One client's session in the transaction of a lease.
 #[derive(Debug, Default)]
@@ -75,8 +78,13 @@ pub(crate) struct RollbackSession {
     pub(super) restored: Vec<Restored>,
     /// Whether a cursor WITH HOLD is still open in the lease's transaction after the end of the client's transaction.
     pub(super) has_held_cursor: bool,
-    /// True until the first statement runs in the client's transaction.
+    /// True until the first statement runs after the client's savepoint.
     pub(super) is_untouched: bool,
+    /// Whether the client's SQL has mentioned `lo_open`, so that COMMIT must close large objects.
+    pub(super) opens_large_objects: bool,
+    /// Whether the client's SQL has mentioned `pg_stat`. The server reads these statistics once in its transaction, so
+    /// the gateway must discard them at the beginning of each transaction of the client.
+    reads_statistics: bool,
     /// Whether the client requested a read-only transaction.
     pub(super) read_only: bool,
     /// Whether the transaction inherited its read-only mode from the previous transaction in its chain.
@@ -87,6 +95,8 @@ pub(crate) struct RollbackSession {
     major: Major,
     /// The error that terminates the session, if there was one.
     pub(super) broken: Option<ErrorResponse>,
+    /// Whether the client has received the server's last error, a FATAL one.
+    pub(super) has_fatal_error: bool,
 }
 
 impl RollbackSession {
@@ -166,6 +176,7 @@ impl RollbackSession {
             }
             b'F' => {
                 self.awaits_ready = true;
+                self.opens_large_objects |= body.starts_with(&LO_OPEN.to_be_bytes());
                 let (kind, native) =
                     (Kind::MaySet(SettingChanges::unknown()), Native::Part(encode(tag, body), 0));
                 self.tasks.push_back(Task::Control { kind, top: true, native });
@@ -193,6 +204,7 @@ impl RollbackSession {
         self.awaits_ready = true;
         self.close_group();
         let sql = split_zero(body).0;
+        self.note_mentions(sql);
         let found = statements(sql, !self.backslashes);
         self.settings.add_prepared_text(sql, !self.backslashes);
         self.names.forget_unnamed();
@@ -211,8 +223,15 @@ impl RollbackSession {
         self.tasks.push_back(Task::End);
     }
 
+    /// Records that the client's SQL mentions functions whose effect a server ends with the transaction.
+    fn note_mentions(&mut self, sql: &[u8]) {
+        self.opens_large_objects = self.opens_large_objects || mentions(sql, b"lo_open");
+        self.reads_statistics = self.reads_statistics || mentions(sql, b"pg_stat");
+    }
+
     fn parse(&mut self, body: &[u8]) {
         let sql = split_zero(split_zero(body).1).0;
+        self.note_mentions(sql);
         let mut found = statements(sql, !self.backslashes);
         self.settings.add_prepared_text(sql, !self.backslashes);
         // If there are several statements, let the server report the error.
@@ -291,7 +310,7 @@ impl RollbackSession {
                 self.awaited.push_back(Awaited::Injected(InjectedStatement::Syntax { saved }));
             }
             Task::Commit => self.start_commit(),
-            Task::Release(cursors) => self.release(&cursors),
+            Task::Release { cursors, checked } => self.release(cursors, checked),
             Task::Undo => self.undo(),
             Task::EndTransaction { tag, chain } => self.end_transaction(tag, chain),
             Task::Send(bytes) => self.send_to_client(&bytes),
@@ -330,16 +349,15 @@ impl RollbackSession {
         if !self.transaction.begun {
             statements.extend(BEGIN);
         }
-        match self.transaction.savepoint {
-            Savepoint::Open => {}
-            Savepoint::Gone => statements.push(BEGIN_SAVEPOINT),
-            Savepoint::Done => {
-                self.to_server.append(&mut self.ended_portal);
-                statements.extend([RELEASE, BEGIN_SAVEPOINT]);
-            }
+        if self.transaction.savepoint == Savepoint::Done {
+            self.to_server.append(&mut self.ended_portal);
+            statements.push(RELEASE);
         }
         if !self.has_savepoint() {
+            statements.extend(self.reads_statistics.then_some(CLEAR_STATISTICS));
+            statements.push(BEGIN_SAVEPOINT);
             self.settings.begin();
+            self.is_untouched = true;
         }
         (self.transaction.begun, self.transaction.savepoint) = (true, Savepoint::Open);
         if !statements.is_empty() {
@@ -375,7 +393,10 @@ impl RollbackSession {
         self.to_server.extend(injection(statements));
         if matches!(
             ours,
-            InjectedStatement::CommitState | InjectedStatement::Constraints | InjectedStatement::Release
+            InjectedStatement::CommitState
+                | InjectedStatement::Constraints
+                | InjectedStatement::SettingsAtEnd
+                | InjectedStatement::Release
         ) {
             self.disable_idle_timeout();
         }

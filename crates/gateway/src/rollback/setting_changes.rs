@@ -4,6 +4,8 @@
 //! statement's text shows that, for example `set_config('a.b', 'x', true)`. The server doesn't list settings with a dot
 //! in their names either, so this module collects all texts that might be such names.
 
+use std::collections::BTreeSet;
+
 use pgwire::{SqlLexer, Token, TokenKind, leaves_nothing, split_zero};
 
 /// Maximum nesting depth of SQL within strings. For example, the body of a DO block is a string that can contain other
@@ -16,6 +18,8 @@ enum Argument {
     Text(String),
     /// A statement parameter, counted from 0.
     Parameter(usize),
+    /// The opposite of a boolean.
+    Not(Box<Argument>),
     Unknown,
 }
 
@@ -34,8 +38,10 @@ pub(super) struct SettingChanges {
     /// Whether a statement might change settings although its text doesn't contain a call, for example through a
     /// function.
     pub(super) hidden: bool,
-    /// Whether the statement runs an earlier statement, as EXECUTE and FETCH do.
-    pub(super) runs_earlier_statement: bool,
+    /// For each earlier statement that the statement runs, as EXECUTE and FETCH do, the values of its parameters.
+    earlier: Vec<Vec<Argument>>,
+    /// Names of the functions that the statement may call.
+    called: BTreeSet<String>,
     /// Texts with a dot that may be setting names.
     pub(super) names: Vec<String>,
 }
@@ -63,7 +69,11 @@ impl SettingChanges {
 
     /// Returns the changes that a statement makes if it runs an earlier statement.
     pub(super) fn of_earlier_statement(sql: &[u8], plain: bool) -> Self {
-        Self { runs_earlier_statement: true, hidden: false, ..Self::of_text(sql, plain) }
+        let mut lexer = SqlLexer::new(sql, plain);
+        lexer.token();
+        lexer.token();
+        let values = arguments(lexer).unwrap_or_default().iter().map(|tokens| value_of(tokens)).collect();
+        Self { earlier: vec![values], hidden: false, ..Self::of_text(sql, plain) }
     }
 
     /// Returns the changes found in the text of a function, a rule or an expression.
@@ -88,6 +98,10 @@ impl SettingChanges {
                 }
             } else if is_named(token, b"set_config") {
                 self.calls.extend(call(lexer.clone()));
+            } else if token.is_word(b"update") && updates_settings(lexer.clone()) {
+                self.extend(&Self::set(None, false));
+            } else if token.is_name() && lexer.clone().token().is_some_and(|next| next.is_sign(b'(')) {
+                self.called.extend(token.name().map(|name| name.to_string()));
             } else if begins && (token.is_word(b"set") || token.is_word(b"reset")) {
                 self.extend(&set(lexer.clone(), token.is_word(b"reset")));
             }
@@ -108,7 +122,35 @@ impl SettingChanges {
         self.calls.extend_from_slice(&others.calls);
         self.names.extend_from_slice(&others.names);
         self.hidden |= others.hidden;
-        self.runs_earlier_statement |= others.runs_earlier_statement;
+        self.earlier.extend_from_slice(&others.earlier);
+        self.called.extend(others.called.iter().cloned());
+    }
+
+    /// Adds the changes of the statements that this statement runs, and of the functions that it calls.
+    /// `prepared` contains the earlier statements' changes.
+    pub(super) fn with_parts<'f>(
+        &self,
+        prepared: &Self,
+        function: impl Fn(&str) -> Option<&'f Self>,
+    ) -> Self {
+        let mut all = self.clone();
+        for values in std::mem::take(&mut all.earlier) {
+            all.extend(&prepared.clone().filled(&|number| values.get(number).cloned()));
+        }
+        let (mut pending, mut known) = (std::mem::take(&mut all.called), BTreeSet::new());
+        while let Some(name) = pending.pop_first() {
+            if let Some(changes) = function(&name).filter(|_| !known.contains(&name)) {
+                all.extend(changes);
+                pending.append(&mut all.called);
+                known.insert(name);
+            }
+        }
+        all
+    }
+
+    /// Returns true if the statement runs earlier statements or may call functions.
+    pub(super) fn has_parts(&self) -> bool {
+        !self.earlier.is_empty() || !self.called.is_empty()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -149,27 +191,32 @@ impl SettingChanges {
     /// Returns true if the changes depend on statement parameters, so that the parameter values would make them more
     /// precise.
     pub(super) fn wants_values(&self) -> bool {
-        let is_parameter = |argument: &Argument| matches!(argument, Argument::Parameter(_));
-        self.calls.iter().any(|call| is_parameter(&call.name) || is_parameter(&call.local))
+        self.calls.iter().any(|call| call.name.has_parameter() || call.local.has_parameter())
     }
 
     /// Fills in the parameter values from a Bind message.
-    pub(super) fn with_values(mut self, bind: &[u8]) -> Self {
+    pub(super) fn with_values(self, bind: &[u8]) -> Self {
         if !self.wants_values() {
             return self;
         }
         let values = values_of(bind).unwrap_or_default();
+        self.filled(&|number| {
+            Some(Argument::Text(match *values.get(number)? {
+                [1] => "true".to_owned(),
+                [0] => "false".to_owned(),
+                value => String::from_utf8_lossy(value).to_lowercase(),
+            }))
+        })
+    }
+
+    /// Fills in the values of parameters.
+    fn filled(mut self, value: &dyn Fn(usize) -> Option<Argument>) -> Self {
         for call in &mut self.calls {
-            for argument in [&mut call.name, &mut call.local] {
-                let Argument::Parameter(number) = *argument else { continue };
-                *argument = match values.get(number) {
-                    Some([1]) => Argument::Text("true".to_owned()),
-                    Some([0]) => Argument::Text("false".to_owned()),
-                    Some(value) => Argument::Text(String::from_utf8_lossy(value).to_lowercase()),
-                    None => Argument::Unknown,
-                };
-            }
+            let has_name = matches!(call.name, Argument::Text(_));
+            call.name.fill(value);
+            call.local.fill(value);
             if let Argument::Text(name) = &call.name
+                && !has_name
                 && is_custom(name)
             {
                 self.names.push(name.clone());
@@ -184,15 +231,51 @@ impl Argument {
         matches!(self, Self::Text(known) if known == text)
     }
 
+    /// Returns the argument as a boolean, in any spelling that the server accepts. Returns `None` if it is unknown.
+    fn boolean(&self) -> Option<bool> {
+        match self {
+            Self::Text(text) => match text.trim() {
+                "on" | "1" => Some(true),
+                "off" | "of" | "0" => Some(false),
+                "" => None,
+                text if "true".starts_with(text) || "yes".starts_with(text) => Some(true),
+                text if "false".starts_with(text) || "no".starts_with(text) => Some(false),
+                _ => None,
+            },
+            Self::Not(other) => other.boolean().map(|other| !other),
+            Self::Parameter(_) | Self::Unknown => None,
+        }
+    }
+
     fn is_true(&self) -> bool {
-        ["true", "t", "yes", "y", "on", "1"].iter().any(|word| self.is(word))
+        self.boolean() == Some(true)
+    }
+
+    fn has_parameter(&self) -> bool {
+        match self {
+            Self::Parameter(_) => true,
+            Self::Not(other) => other.has_parameter(),
+            Self::Text(_) | Self::Unknown => false,
+        }
+    }
+
+    /// Replaces a parameter by its value.
+    fn fill(&mut self, value: &dyn Fn(usize) -> Option<Self>) {
+        match self {
+            Self::Parameter(number) => *self = value(*number).unwrap_or(Self::Unknown),
+            Self::Not(other) => other.fill(value),
+            Self::Text(_) | Self::Unknown => {}
+        }
     }
 
     fn of(token: Token<'_>) -> Self {
         let text = String::from_utf8_lossy(token.text);
         match token.kind {
             TokenKind::Text => Self::Text(String::from_utf8_lossy(content(token.text)).to_lowercase()),
-            TokenKind::Word => Self::Text(text.to_lowercase()),
+            TokenKind::Word if token.is_word(b"true") || token.is_word(b"false") => {
+                Self::Text(text.to_lowercase())
+            }
+            TokenKind::Number => Self::Text(text.into_owned()),
             TokenKind::Parameter => match text.trim_start_matches('$').parse::<usize>() {
                 Ok(number) if number > 0 => Self::Parameter(number - 1),
                 _ => Self::Unknown,
@@ -212,7 +295,25 @@ impl Call {
 
 /// Parses the arguments that follow the name `set_config`. The setting's name must be a single literal rather than an
 /// expression.
-fn call(mut lexer: SqlLexer<'_>) -> Option<Call> {
+fn call(lexer: SqlLexer<'_>) -> Option<Call> {
+    let arguments = arguments(lexer)?;
+    let argument = |at: usize, name: &[u8]| {
+        let named = arguments.iter().find_map(|tokens| match tokens.as_slice() {
+            [first, one, two, value @ ..]
+                if first.is_word(name)
+                    && (one.is_sign(b'=') && two.is_sign(b'>') || one.is_sign(b':') && two.is_sign(b'=')) =>
+            {
+                Some(value)
+            }
+            _ => None,
+        });
+        named.or_else(|| arguments.get(at).map(Vec::as_slice)).map_or(Argument::Unknown, value_of)
+    };
+    Some(Call { name: argument(0, b"setting_name"), local: argument(2, b"is_local") })
+}
+
+/// Returns the tokens of each argument in a list in parentheses.
+fn arguments(mut lexer: SqlLexer<'_>) -> Option<Vec<Vec<Token<'_>>>> {
     lexer.token().filter(|token| token.is_sign(b'('))?;
     let mut arguments: Vec<Vec<Token<'_>>> = vec![Vec::new()];
     let mut open = 1_u32;
@@ -231,20 +332,63 @@ fn call(mut lexer: SqlLexer<'_>) -> Option<Call> {
             arguments.last_mut()?.push(token);
         }
     }
-    let argument = |at: usize| arguments.get(at).map_or(Argument::Unknown, |tokens| only(tokens));
-    Some(Call { name: argument(0), local: argument(2) })
+    Some(arguments)
 }
 
-/// Returns an argument's value, ignoring any cast.
-fn only(tokens: &[Token<'_>]) -> Argument {
-    // Skip a named argument's name.
-    let named = tokens.windows(2).position(|pair| pair[1].is_sign(b'>') && (pair[0].is_sign(b'=')));
-    let named = named.map_or(0, |at| at + 2);
-    match &tokens[named..] {
+/// Returns an argument's value, ignoring casts and parentheses.
+fn value_of(tokens: &[Token<'_>]) -> Argument {
+    if let Some(cast) = outside(tokens, |token| token.is_sign(b':')) {
+        return value_of(&tokens[..cast]);
+    }
+    match tokens {
         [value] => Argument::of(*value),
-        [value, cast, ..] if cast.is_sign(b':') => Argument::of(*value),
+        [not, value @ ..] if not.is_word(b"not") => Argument::Not(Box::new(value_of(value))),
+        [select, value @ ..] if select.is_word(b"select") => value_of(value),
+        [kind, value] if kind.kind == TokenKind::Word && value.kind == TokenKind::Text => Argument::of(*value),
+        [open, value @ .., close] if open.is_sign(b'(') && close.is_sign(b')') && is_balanced(value) => {
+            value_of(value)
+        }
+        [cast, open, value @ .., close]
+            if cast.is_word(b"cast") && open.is_sign(b'(') && close.is_sign(b')') && is_balanced(value) =>
+        {
+            outside(value, |token| token.is_word(b"as")).map_or(Argument::Unknown, |at| value_of(&value[..at]))
+        }
         _ => Argument::Unknown,
     }
+}
+
+/// Returns the position of the first token outside parentheses that is `wanted`.
+fn outside(tokens: &[Token<'_>], wanted: impl Fn(&Token<'_>) -> bool) -> Option<usize> {
+    let mut open = 0_u32;
+    tokens.iter().position(|token| {
+        match token.text {
+            b"(" | b"[" => open += 1,
+            b")" | b"]" => open = open.saturating_sub(1),
+            _ => {}
+        }
+        open == 0 && wanted(token)
+    })
+}
+
+/// Returns true if no parenthesis closes before it opens.
+fn is_balanced(tokens: &[Token<'_>]) -> bool {
+    let mut open = 0_u32;
+    tokens.iter().all(|token| match token.text {
+        b"(" => {
+            open += 1;
+            true
+        }
+        b")" => open.checked_sub(1).map(|left| open = left).is_some(),
+        _ => true,
+    })
+}
+
+/// Returns true if `pg_settings` follows UPDATE. Updating this view is the same as SET.
+fn updates_settings(mut lexer: SqlLexer<'_>) -> bool {
+    let words = [&b"only"[..], b"pg_catalog", b"."];
+    let next = std::iter::from_fn(|| lexer.token())
+        .find(|token| !words.iter().any(|word| token.text.eq_ignore_ascii_case(word)));
+    next.is_some_and(|token| is_named(token, b"pg_settings"))
 }
 
 /// Parses what follows SET or RESET.
@@ -325,6 +469,12 @@ mod tests {
             ("SELECT set_config(value => '', setting_name => n, is_local => true)", "a", Some(true)),
             ("SELECT set_config(n, '', true) FROM t", "a", Some(true)),
             ("SELECT f()", "a", None),
+            ("SELECT set_config('a', '', cast('on' as bool))", "a", Some(true)),
+            ("SELECT set_config(cast('a' as text), '', NOT (select cast((false) AS bool)))", "a", Some(true)),
+            ("SELECT set_config('a', '', is_local := boolean 'yes')", "a", Some(true)),
+            ("SELECT set_config(is_local => false, setting_name => 'a', new_value => 't')", "a", Some(false)),
+            ("SELECT set_config('a', '', (true) or (false))", "a", Some(false)),
+            ("UPDATE ONLY pg_catalog.pg_settings SET setting = 1", "a", Some(false)),
             ("DO $$ BEGIN SET LOCAL a.b = 1; PERFORM set_config('c', '', false); END $$", "a.b", Some(true)),
             ("DO $$ BEGIN EXECUTE 'SET LOCAL a.b = 1'; UPDATE t SET c = 1; END $$", "a.b", Some(true)),
             ("DO $$ BEGIN EXECUTE 'SET LOCAL a.b = 1'; UPDATE t SET c = 1; END $$", "c", None),

@@ -10,10 +10,11 @@
 //! Reading the settings takes time, so the gateway does it only if a statement might have changed a setting for its
 //! transaction only. A plain SET costs nothing.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::message::literal;
+use super::message::{literal, mentions};
 use super::setting_changes::SettingChanges;
 use super::task::Row;
 
@@ -49,6 +50,8 @@ pub(super) struct SettingsTracker {
     savepoints: Vec<(String, SettingsState)>,
     /// Changes that functions and other database objects can make, which any statement may trigger.
     hidden: SettingChanges,
+    /// The part of `hidden` that functions can make, by the function's name.
+    functions: BTreeMap<String, SettingChanges>,
     /// Changes that earlier statements can still make: prepared statements when executed, cursors when read.
     dormant: SettingChanges,
     /// Texts with a dot that may be setting names.
@@ -63,12 +66,14 @@ impl SettingsTracker {
         Self { now: SettingsState { kept, ..SettingsState::default() }, ..Self::default() }
     }
 
-    /// Records the texts of database objects that may change settings. Returns true if the texts mention settings that
-    /// the gateway hasn't read yet.
-    pub(super) fn add_object_texts(&mut self, texts: &[String]) -> bool {
-        self.hidden = SettingChanges::default();
-        for text in texts {
-            self.hidden.extend(&SettingChanges::of_text(text.as_bytes(), true));
+    /// Records the texts of database objects that may change settings. Each follows a function's name or an empty name.
+    /// Returns true if the texts mention settings that the gateway hasn't read yet.
+    pub(super) fn add_object_texts(&mut self, texts: &[(String, String)]) -> bool {
+        (self.hidden, self.functions) = (SettingChanges::default(), BTreeMap::new());
+        for (name, text) in texts {
+            let changes = SettingChanges::of_text(text.as_bytes(), true);
+            self.hidden.extend(&changes);
+            self.functions.entry(name.clone()).or_default().extend(&changes);
         }
         let known = self.names.len();
         self.names.extend(self.hidden.names.iter().cloned());
@@ -77,8 +82,7 @@ impl SettingsTracker {
 
     /// Records the changes in a PREPARE or DECLARE, whose statement may run later (through EXECUTE or FETCH).
     pub(super) fn add_prepared_text(&mut self, sql: &[u8], plain: bool) {
-        let is = |word: &[u8]| sql.windows(word.len()).any(|window| window.eq_ignore_ascii_case(word));
-        if is(b"set_config") && (is(b"prepare") || is(b"declare")) {
+        if mentions(sql, b"prepare") || mentions(sql, b"declare") {
             self.dormant.extend(&SettingChanges::of_text(sql, plain));
         }
     }
@@ -118,20 +122,28 @@ impl SettingsTracker {
 
     /// Returns true if the gateway must read the settings before running a statement with these changes.
     pub(super) fn must_read_before(&self, changes: &SettingChanges) -> bool {
-        let others = if changes.runs_earlier_statement { Some(&self.dormant) } else { None };
-        let may_be_local = [Some(changes), others].into_iter().flatten().any(|one| !one.are_of_session());
-        may_be_local && self.now.kept.is_none() || self.now.since.contradict(changes)
+        let changes = self.complete(changes);
+        !changes.are_of_session() && self.now.kept.is_none() || self.now.since.contradict(&changes)
+    }
+
+    /// Adds the changes of the statements that a statement runs, and of the functions that it calls.
+    fn complete<'c>(&self, changes: &'c SettingChanges) -> Cow<'c, SettingChanges> {
+        if changes.has_parts() {
+            return Cow::Owned(changes.with_parts(&self.dormant, |name| self.functions.get(name)));
+        }
+        Cow::Borrowed(changes)
+    }
+
+    /// Returns true if database objects may change settings.
+    pub(super) fn has_hidden_changes(&self) -> bool {
+        !self.hidden.is_empty()
     }
 
     /// Records that a statement is about to run and may make these changes.
     pub(super) fn run(&mut self, changes: &SettingChanges) {
+        let changes = self.complete(changes);
         self.names.extend(changes.names.iter().cloned());
-        let since = &mut self.now.since;
-        since.extend(changes);
-        if std::mem::take(&mut since.runs_earlier_statement) {
-            self.names.extend(self.dormant.names.iter().cloned());
-            since.extend(&self.dormant);
-        }
+        self.now.since.extend(&changes);
         self.run_without_change();
     }
 

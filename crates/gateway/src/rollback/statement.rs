@@ -47,6 +47,8 @@ pub(super) struct Modes {
     pub(super) read_only: Option<bool>,
     /// Whether the statement requests an isolation level different from the lease transaction's.
     pub(super) level: bool,
+    /// The statement that a server's warning names if there is no transaction. `None` if it doesn't warn.
+    pub(super) warning: Option<&'static str>,
 }
 
 impl Kind {
@@ -171,13 +173,27 @@ fn kind(words: &[Token<'_>]) -> Kind {
         ["DISCARD", "ALL"] => Kind::DiscardAll,
         ["PREPARE", "TRANSACTION", ..] => Kind::PrepareTransaction,
         ["SET", "LOCAL" | "SESSION", "TRANSACTION", rest @ ..] | ["SET", "TRANSACTION", rest @ ..] => {
-            modes(rest).map_or(Kind::Plain, Kind::SetTransaction)
+            let warned = |modes| Modes { warning: Some("SET TRANSACTION"), ..modes };
+            modes(rest).map_or(Kind::Plain, |modes| Kind::SetTransaction(warned(modes)))
         }
+        ["SET", scope @ ("LOCAL" | "SESSION"), "TRANSACTION_READ_ONLY", "=" | "TO", access] => {
+            set_access(access, (*scope == "LOCAL").then_some("SET LOCAL"))
+        }
+        ["SET", "TRANSACTION_READ_ONLY", "=" | "TO", access] => set_access(access, None),
         ["SET", "CONSTRAINTS", ..] => Kind::SetConstraints,
         ["SET", "LOCAL", rest @ ..] => Kind::SetLocal(set(rest, true)),
         ["SET", "SESSION", "CHARACTERISTICS", ..] => Kind::Set(SettingChanges::set(None, false)),
         ["SET", "SESSION", "AUTHORIZATION", ..] => Kind::Set(set(&words[1..], false)),
-        ["SET", "SESSION", rest @ ..] | ["SET" | "RESET", rest @ ..] => Kind::Set(set(rest, false)),
+        ["SET", "SESSION", rest @ ..] | ["SET" | "RESET", rest @ ..] => {
+            let changes = set(rest, false);
+            // The server must receive the rest of the string together with this statement, because it reads the whole
+            // string before the statement changes the meaning of backslashes.
+            if rest.first() == Some(&"STANDARD_CONFORMING_STRINGS") {
+                Kind::MaySet(changes)
+            } else {
+                Kind::Set(changes)
+            }
+        }
         _ => Kind::Plain,
     }
 }
@@ -232,6 +248,16 @@ fn modes(mut rest: &[&str]) -> Option<Modes> {
     }
 }
 
+/// Returns the kind of a statement that sets `transaction_read_only` to `access`.
+fn set_access(access: &str, warning: Option<&'static str>) -> Kind {
+    match access.trim_matches('"') {
+        "ON" | "TRUE" => Kind::SetTransaction(Modes { read_only: Some(true), level: false, warning }),
+        "OFF" | "FALSE" => Kind::SetTransaction(Modes { read_only: Some(false), level: false, warning }),
+        _ if warning.is_some() => Kind::SetLocal(SettingChanges::set(Some("transaction_read_only"), true)),
+        _ => Kind::Set(SettingChanges::set(Some("transaction_read_only"), false)),
+    }
+}
+
 /// Returns the change made by a SET or RESET followed by `words`.
 fn set(words: &[&str], local: bool) -> SettingChanges {
     let name = match words {
@@ -261,7 +287,7 @@ mod tests {
 
     #[test]
     fn statement_keywords_parse_like_the_server() {
-        let begin = |read_only, level| Kind::Begin { start: false, modes: Modes { read_only, level } };
+        let begin = |read_only, level| Kind::Begin { start: false, modes: Modes { read_only, level, warning: None } };
         for (sql, kind) in [
             ("begin", begin(None, false)),
             ("/* a /* b */ */ BEGIN -- c\n work", begin(None, false)),
@@ -276,7 +302,9 @@ mod tests {
             ("ROLLBACK TO \"A\"", Kind::Savepoint(SavepointStatement::RollBackTo("A".to_owned()))),
             ("PREPARE transaction 'x'", Kind::PrepareTransaction),
             ("PREPARE x AS SELECT 1", Kind::Plain),
-            ("SELECT f()", Kind::MaySet(SettingChanges::unknown())),
+            ("SELECT f()", Kind::MaySet(SettingChanges::of_statement(b"SELECT f()", true).unwrap())),
+            ("SET transaction_read_only TO off", set_access("OFF", None)),
+            ("SET LOCAL TRANSACTION_READ_ONLY = TRUE", set_access("TRUE", Some("SET LOCAL"))),
             ("SET LOCAL time zone 'UTC'", Kind::SetLocal(SettingChanges::set(Some("timezone"), true))),
             (
                 &format!("SET LOCAL app.\"{}\" = 'x'", "U".repeat(70)),

@@ -83,8 +83,11 @@ pub(super) enum Task {
     /// Checks the syntax of a whole string, because the server will receive it in parts.
     CheckSyntax(Vec<u8>),
     Commit,
-    /// Completes [`Self::Commit`]. The strings are the cursors to close.
-    Release(Vec<String>),
+    /// Completes [`Self::Commit`]. `cursors` are those to close, and `checked` means that deferred constraints hold.
+    Release {
+        cursors: Vec<String>,
+        checked: bool,
+    },
     Undo,
     /// Ends the client's transaction. With `chain`, begins the next one.
     EndTransaction {

@@ -94,8 +94,9 @@ pub struct Constraints {
     pub deferrable: String,
     /// Names of the initially deferred constraints.
     pub deferred: String,
-    /// Source texts of functions and other objects that can change settings.
-    pub sources: Vec<String>,
+    /// Source texts of functions and other objects that can change settings. Each follows the function's name, which is
+    /// empty for other objects.
+    pub sources: Vec<(String, String)>,
     /// Whether the client has used SET CONSTRAINTS. This matters even without any constraints, because SET CONSTRAINTS
     /// ALL also applies to later ones.
     pub set_by_client: bool,

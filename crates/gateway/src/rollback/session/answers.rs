@@ -44,6 +44,10 @@ impl RollbackSession {
                 }
             }
             b'D' => self.rows.push(values(body)),
+            b'E' if field(bytes, b'V') == Some(b"FATAL") => {
+                self.has_fatal_error = true;
+                self.send_to_client(bytes);
+            }
             b'E' if ours => self.error = Some(bytes.to_vec()),
             _ if ours => {}
             b'C' if self.awaited.front() == Some(&Awaited::Part) => {

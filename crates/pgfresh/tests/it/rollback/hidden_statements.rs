@@ -90,6 +90,25 @@ fn second_begin_may_change_modes_before_queries() {
         "ROLLBACK",
         "BEGIN READ ONLY; SELECT 1; BEGIN READ WRITE",
         "ROLLBACK",
+        "BEGIN",
+        "SET TRANSACTION READ ONLY",
+        "SET TRANSACTION READ WRITE",
+        "INSERT INTO seed VALUES (7)",
+        "ROLLBACK",
+        "BEGIN",
+        "SET transaction_read_only = on",
+        "SET LOCAL transaction_read_only TO off",
+        "INSERT INTO seed VALUES (7)",
+        "SET SESSION transaction_read_only = on",
+        "SET transaction_read_only = off",
+        "ROLLBACK",
+        "SET transaction_read_only = on",
+        "SET LOCAL transaction_read_only = off",
+        "INSERT INTO seed VALUES (9); BEGIN READ ONLY; SET TRANSACTION READ WRITE",
+        "ROLLBACK",
+        "TABLE seed",
+        "BEGIN READ ONLY; SAVEPOINT a; SET TRANSACTION READ WRITE",
+        "ROLLBACK",
     ]);
     for major in majors() {
         let serve = start(major);
@@ -157,5 +176,67 @@ fn portals_end_with_their_transaction() {
                 assert_eq!(found, expected, "{at} of {group:?} on PostgreSQL {major}");
             }
         }
+    }
+}
+
+#[test]
+fn large_object_descriptors_end_with_their_transaction() {
+    assert_same_answers(&[
+        "SELECT lo_create(777)",
+        "SELECT lo_open(777, 131072)",
+        "SELECT lowrite(0, 'abc')",
+        "BEGIN",
+        "SELECT lo_open(777, 131072), lo_open(777, 262144)",
+        "SELECT lo_close(0), lowrite(1, 'abc')",
+        "COMMIT",
+        "SELECT lo_close(1)",
+        "BEGIN; SAVEPOINT a; SELECT lo_open(777, 131072); RELEASE a; SELECT lowrite(0, 'de'); COMMIT",
+        "SELECT lowrite(0, 'abc')",
+        "SELECT lo_get(777)",
+        "BEGIN; SELECT count(lo_open(777, 262144)) FROM generate_series(1, 130); COMMIT",
+        "BEGIN; SELECT lo_open(777, 262144); ROLLBACK",
+    ]);
+}
+
+#[test]
+fn statistics_are_read_once_per_transaction() {
+    let name = "SELECT application_name FROM pg_stat_activity WHERE pid = pg_backend_pid()";
+    assert_same_answers(&[
+        name,
+        "SET application_name = 'worker'",
+        name,
+        "BEGIN",
+        name,
+        "SET application_name = 'other'",
+        name,
+        "COMMIT",
+        name,
+        "BEGIN; SET application_name = 'undone'; SELECT count(*) > 0 FROM pg_stat_activity; ROLLBACK",
+        name,
+    ]);
+}
+
+/// A server reads a whole string before it runs any of it.
+#[test]
+fn strings_keep_the_meaning_of_backslashes() {
+    assert_same_answers(&[
+        r"SET standard_conforming_strings = off; SELECT 'a\'; SELECT 2; --'",
+        r"SELECT E'a\'b'; SET standard_conforming_strings = on; SELECT E'c'",
+        r"BEGIN; SET standard_conforming_strings = off; SELECT 'a\'; COMMIT; --'",
+        "RESET standard_conforming_strings",
+    ]);
+}
+
+#[test]
+fn terminated_sessions_get_one_error() {
+    for major in majors() {
+        let serve = start(major);
+        let sessions = [serve.rollback("rollback"), serve.connect("plain", "").unwrap()];
+        let [found, expected] = sessions.map(|mut session| {
+            session.send(&query("SELECT pg_terminate_backend(pg_backend_pid())"));
+            let all = std::iter::repeat_with(|| session.read()).take_while(|message| message.0 != 0);
+            all.map(|message| description_of(&message)).collect::<Vec<_>>()
+        });
+        assert_eq!(found, expected, "PostgreSQL {major}");
     }
 }

@@ -18,6 +18,17 @@ CREATE FUNCTION within() RETURNS text LANGUAGE sql SET intervalstyle = 'iso_8601
 CREATE VIEW tenants AS SELECT set_config('app.seen', '7', true) AS seen;
 CREATE TABLE checked (id int DEFAULT set_config('app.default', '5', true)::int,
     CHECK (set_config('app.checked', id::text, true) IS NOT NULL));
+CREATE FUNCTION login(text) RETURNS void LANGUAGE plpgsql AS
+    $$ BEGIN PERFORM set_config('app.user', $1, false); END $$;
+CREATE FUNCTION act_as(text) RETURNS void LANGUAGE plpgsql AS
+    $$ BEGIN PERFORM set_config('app.user', $1, true); END $$;
+CREATE FUNCTION keep(text, text) RETURNS text LANGUAGE sql AS $$ SELECT set_config($1, $2, false) $$;
+CREATE FUNCTION lend(text, text) RETURNS text LANGUAGE sql AS $$ SELECT set_config($1, $2, true) $$;
+CREATE FUNCTION lends() RETURNS text LANGUAGE sql AS $$ SELECT lend('work_mem', '55kB') $$;
+CREATE TABLE late (n int);
+CREATE FUNCTION late() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    SET LOCAL extra_float_digits = 0; PERFORM set_config('app.late', '1', true); RETURN NULL; END $$;
+CREATE CONSTRAINT TRIGGER late AFTER INSERT ON late INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION late();
 ";
 
 /// Query that shows the session's settings.
@@ -26,7 +37,8 @@ const PROBE: &str = "SELECT current_user, session_user, current_setting('work_me
     coalesce(current_setting('app.tenant', true), ''), coalesce(current_setting('app.kind', true), ''), \
     coalesce(current_setting('app.seen', true), ''), coalesce(current_setting('app.checked', true), ''), \
     coalesce(current_setting('app.default', true), ''), coalesce(current_setting('app.made', true), ''), \
-    coalesce(current_setting('app.name', true), '')";
+    coalesce(current_setting('app.name', true), ''), coalesce(current_setting('app.user', true), ''), \
+    coalesce(current_setting('app.late', true), ''), current_setting('extra_float_digits')";
 
 fn start(major: u32) -> Serve {
     start_on(major, &format!("{SCHEMA}{OBJECTS}"), &[])
@@ -64,7 +76,7 @@ impl Pair {
 }
 
 /// Sessions, statement by statement.
-const CASES: [&[&str]; 20] = [
+const CASES: [&[&str]; 32] = [
     &[
         "BEGIN",
         "SELECT set_config('role', 'pg_monitor', false)",
@@ -138,7 +150,58 @@ const CASES: [&[&str]; 20] = [
         "SELECT later()",
         "COMMIT",
     ],
+    // A function for the session doesn't affect one for the transaction.
+    &["SET app.user = 'ann'", "BEGIN", "SELECT act_as('root')", "COMMIT"],
+    &["SELECT login('ann')", "BEGIN", "SELECT act_as('root')", "COMMIT"],
+    &["BEGIN", "SELECT login('ann')", "SELECT act_as('root')", "COMMIT"],
+    &["BEGIN", "SELECT act_as('root')", "SELECT login('ann')", "SELECT 1", "COMMIT"],
+    &["SELECT keep('work_mem', '77kB')", "BEGIN", "SELECT lend('work_mem', '99kB')", "COMMIT"],
+    &["SELECT keep('work_mem', '77kB')", "SELECT lends()"],
+    &["INSERT INTO late VALUES (1)"],
+    &["BEGIN", "INSERT INTO late VALUES (1)", "SET work_mem = '77kB'", "COMMIT"],
+    &["UPDATE pg_settings SET setting = '77kB' WHERE name = 'work_mem'"],
+    &[
+        "BEGIN",
+        "SET LOCAL work_mem = '99kB'",
+        "UPDATE pg_catalog.pg_settings SET setting = '77kB' WHERE name = 'work_mem'",
+        "COMMIT",
+    ],
+    &["PREPARE p(bool) AS SELECT set_config('work_mem', '77kB', $1)", "EXECUTE p(true)"],
+    &[
+        "PREPARE p(text, bool) AS SELECT set_config($1, '77kB', cast($2 as bool))",
+        "SET work_mem = '99kB'",
+        "EXECUTE p('work_mem', 'f')",
+        "BEGIN",
+        "EXECUTE p('app.kind', 't')",
+        "COMMIT",
+    ],
 ];
+
+/// Arguments that tell `set_config` to change a setting for the transaction.
+const LOCAL: [&str; 8] = [
+    "true",
+    "(true)",
+    "cast('on' as boolean)",
+    "bool 'yes'",
+    "not false",
+    "((select true))",
+    "CAST(cast('t' AS text) AS bool)",
+    "is_local => ' TR '::text::bool",
+];
+
+#[test]
+fn any_spelling_of_local_ends_with_transaction() {
+    for major in majors() {
+        let serve = start(major);
+        let mut pair = Pair::new(&serve, 0);
+        for local in LOCAL {
+            let sql = format!("SELECT set_config('work_mem', '77kB', {local})");
+            pair.ask(&query(&sql), &sql);
+            pair.ask(&query(PROBE), &format!("the settings after {sql} on PostgreSQL {major}"));
+        }
+        pair.close();
+    }
+}
 
 #[test]
 fn settings_of_a_transaction_end_with_it() {
@@ -160,15 +223,18 @@ fn parameters_name_settings_and_their_scope() {
     for major in majors() {
         let serve = start(major);
         let mut pair = Pair::new(&serve, 0);
-        for local in ["true", "f"] {
-            let values: Vec<u8> = ["app.kind", "x", local]
+        for (number, (local, call)) in (0..).zip(["$3::bool", "cast($3 as boolean)", "NOT CAST($3 AS bool)"]
+            .iter()
+            .flat_map(|scope| ["true", "f"].map(|local| (local, format!("set_config($1, $2, {scope})")))))
+        {
+            let values: Vec<u8> = ["app.kind", &format!("x{number}"), local]
                 .iter()
                 .flat_map(|value| {
                     [&u32::try_from(value.len()).unwrap().to_be_bytes()[..], value.as_bytes()].concat()
                 })
                 .collect();
             let body = [b"\0\0\0\0\0\x03", &values[..], b"\0\0"].concat();
-            let call = "SELECT set_config($1, $2, $3::bool)";
+            let call = &format!("SELECT {call}");
             let said = [parse("", call), message(b'B', &body), execute(""), sync()].concat();
             pair.ask(&query("BEGIN"), "begin");
             pair.ask(&said, call);
@@ -193,10 +259,16 @@ fn change(random: &mut Random) -> String {
             ("statement_timeout", "70s"),
         ]);
         let local = random.chance(60);
+        let scope = match (random.below(4), local) {
+            (0, true) => *random.choose(&LOCAL[..6]),
+            (0, false) => *random.choose(&["(false)", "cast('no' as boolean)", "not true"]),
+            (_, true) => "true",
+            (_, false) => "false",
+        };
         match random.below(5) {
             0 => (format!("SET {} {name} = '{value}'", if local { "LOCAL" } else { "SESSION" }), false),
-            1 => (format!("DO $$ BEGIN PERFORM set_config('{name}', '{value}', {local}); END $$"), false),
-            _ => (format!("set_config('{name}', '{value}', {local})"), true),
+            1 => (format!("DO $$ BEGIN PERFORM set_config('{name}', '{value}', {scope}); END $$"), false),
+            _ => (format!("set_config('{name}', '{value}', {scope})"), true),
         }
     };
     let (first, is_call) = one(random);
@@ -215,7 +287,8 @@ fn change(random: &mut Random) -> String {
 fn is_limited(sql: &str) -> bool {
     let calls: Vec<&str> = sql.split("set_config(").skip(1).collect();
     let name = |call: &str| call.split('\'').nth(1).unwrap_or_default().to_owned();
-    let local = |call: &str| call.contains("true)");
+    let is_true = |call: &str| ["true", "'on'", "'yes'"].iter().any(|word| call.contains(word));
+    let local = |call: &str| is_true(call) != call.contains("not ");
     calls.iter().any(|one| calls.iter().any(|other| name(one) == name(other) && local(one) != local(other)))
 }
 
@@ -245,6 +318,10 @@ fn generated_setting_changes_last_as_on_plain_server() {
                         "ROLLBACK TO \"A\"",
                         "SELECT tenant(3)",
                         "SELECT sets()",
+                        "SELECT login('ann')",
+                        "SELECT act_as('root')",
+                        "INSERT INTO late VALUES (1)",
+                        "UPDATE pg_settings SET setting = '88kB' WHERE name = 'work_mem'",
                     ]))
                     .to_owned(),
                     _ => change(&mut random),
