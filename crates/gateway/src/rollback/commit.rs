@@ -54,7 +54,7 @@ const CONSTRAINTS_QUERY: &str = "SELECT pg_catalog.string_agg(name, ', '), pg_ca
 const SOURCES_QUERY: &str = "SELECT CASE WHEN lanname IN ('sql', 'plpgsql') THEN prosrc ELSE 'set_config(unknown)' END, proname \
       FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_language l ON l.oid = prolang \
       WHERE p.oid >= 16384 AND lanname NOT IN ('internal', 'c') AND prosrc <> '' \
-      AND (lanname NOT IN ('sql', 'plpgsql') OR prosrc ~* 'set_config|\\mset\\M|\\mreset\\M|\\mexecute\\M') \
+      AND (lanname NOT IN ('sql', 'plpgsql') OR prosrc ~* E'set_config|\\\\mset\\\\M|\\\\mreset\\\\M|\\\\mexecute\\\\M') \
     UNION ALL SELECT pg_catalog.pg_get_functiondef(oid), proname FROM pg_catalog.pg_proc \
       WHERE oid >= 16384 AND prosrc = '' AND prokind IN ('f', 'p') \
     UNION ALL SELECT pg_catalog.pg_get_function_arguments(oid), proname FROM pg_catalog.pg_proc \
@@ -114,7 +114,10 @@ impl RollbackSession {
         if !known {
             self.transaction.constraints.seen = changes;
             let sql = vec![CONSTRAINTS_QUERY.to_owned(), SOURCES_QUERY.to_owned()];
-            self.prepend_tasks([Task::Inject(sql, InjectedStatement::Constraints), Task::Release { cursors, checked: false }]);
+            self.prepend_tasks([
+                Task::Inject(sql, InjectedStatement::Constraints),
+                Task::Release { cursors, checked: false },
+            ]);
             return;
         }
         self.release(cursors, false);

@@ -13,8 +13,8 @@ mod answers;
 use std::collections::VecDeque;
 
 use super::message::{
-    BEGIN, BEGIN_PLACEHOLDER, BEGIN_SAVEPOINT, CLEAR_STATISTICS, RELEASE, STAY_IDLE, SYNC, UNBOUNDED, UNDO, injection,
-    mentions, ready_for_query, report, syntax_check, with_sql,
+    BEGIN, BEGIN_PLACEHOLDER, BEGIN_SAVEPOINT, CLEAR_STATISTICS, RELEASE, STAY_IDLE, SYNC, UNBOUNDED, UNDO,
+    injection, mentions, ready_for_query, report, syntax_check, with_sql,
 };
 use super::parameters::{Parameters, parameter};
 use super::setting_changes::SettingChanges;
@@ -109,7 +109,9 @@ impl RollbackSession {
         let (traces, parameters) =
             (SessionTraces::of_session(startup_response), Parameters::new(startup_response, major));
         let mut settings = SettingsTracker::new(parameter(startup_response, b"session_authorization\0"));
-        settings.add_object_texts(&transaction.constraints.sources);
+        if transaction.constraints.seen.is_some() {
+            settings.add_object_texts(&transaction.constraints.sources);
+        }
         Self {
             transaction,
             traces,

@@ -4,7 +4,8 @@
 //! statement's text shows that, for example `set_config('a.b', 'x', true)`. The server doesn't list settings with a dot
 //! in their names either, so this module collects all texts that might be such names.
 
-use std::collections::BTreeSet;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pgwire::{SqlLexer, Token, TokenKind, leaves_nothing, split_zero};
 
@@ -98,8 +99,8 @@ impl SettingChanges {
                 }
             } else if is_named(token, b"set_config") {
                 self.calls.extend(call(lexer.clone()));
-            } else if token.is_word(b"update") && updates_settings(lexer.clone()) {
-                self.extend(&Self::set(None, false));
+            } else if token.is_word(b"update") {
+                self.extend(&update(lexer.clone()).unwrap_or_default());
             } else if token.is_name() && lexer.clone().token().is_some_and(|next| next.is_sign(b'(')) {
                 self.called.extend(token.name().map(|name| name.to_string()));
             } else if begins && (token.is_word(b"set") || token.is_word(b"reset")) {
@@ -126,31 +127,34 @@ impl SettingChanges {
         self.called.extend(others.called.iter().cloned());
     }
 
-    /// Adds the changes of the statements that this statement runs, and of the functions that it calls.
-    /// `prepared` contains the earlier statements' changes.
-    pub(super) fn with_parts<'f>(
-        &self,
-        prepared: &Self,
-        function: impl Fn(&str) -> Option<&'f Self>,
-    ) -> Self {
-        let mut all = self.clone();
-        for values in std::mem::take(&mut all.earlier) {
-            all.extend(&prepared.clone().filled(&|number| values.get(number).cloned()));
+    /// Adds the changes of the earlier statements that the statement runs. `prepared` contains all that it can run.
+    pub(super) fn with_earlier(&self, prepared: &Self) -> Cow<'_, Self> {
+        let mut all = Cow::Borrowed(self);
+        for values in &self.earlier {
+            all.to_mut().extend(&prepared.clone().filled(&|number| values.get(number).cloned()));
         }
-        let (mut pending, mut known) = (std::mem::take(&mut all.called), BTreeSet::new());
+        if !self.earlier.is_empty() {
+            all.to_mut().earlier.clear();
+        }
+        all
+    }
+
+    /// Adds the changes of the functions that the statement may call, and of those that these call.
+    pub(super) fn with_functions(&self, functions: &BTreeMap<String, Self>) -> Cow<'_, Self> {
+        let mut all = Cow::Borrowed(self);
+        let (mut pending, mut known) = (self.called.clone(), BTreeSet::new());
         while let Some(name) = pending.pop_first() {
-            if let Some(changes) = function(&name).filter(|_| !known.contains(&name)) {
-                all.extend(changes);
-                pending.append(&mut all.called);
+            if let Some(changes) = functions.get(&name).filter(|_| !known.contains(&name)) {
+                all.to_mut().extend(changes);
+                pending.extend(changes.called.iter().cloned());
                 known.insert(name);
             }
         }
         all
     }
 
-    /// Returns true if the statement runs earlier statements or may call functions.
-    pub(super) fn has_parts(&self) -> bool {
-        !self.earlier.is_empty() || !self.called.is_empty()
+    pub(super) fn calls_functions(&self) -> bool {
+        !self.called.is_empty()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -344,14 +348,17 @@ fn value_of(tokens: &[Token<'_>]) -> Argument {
         [value] => Argument::of(*value),
         [not, value @ ..] if not.is_word(b"not") => Argument::Not(Box::new(value_of(value))),
         [select, value @ ..] if select.is_word(b"select") => value_of(value),
-        [kind, value] if kind.kind == TokenKind::Word && value.kind == TokenKind::Text => Argument::of(*value),
+        [kind, value] if kind.kind == TokenKind::Word && value.kind == TokenKind::Text => {
+            Argument::of(*value)
+        }
         [open, value @ .., close] if open.is_sign(b'(') && close.is_sign(b')') && is_balanced(value) => {
             value_of(value)
         }
         [cast, open, value @ .., close]
             if cast.is_word(b"cast") && open.is_sign(b'(') && close.is_sign(b')') && is_balanced(value) =>
         {
-            outside(value, |token| token.is_word(b"as")).map_or(Argument::Unknown, |at| value_of(&value[..at]))
+            outside(value, |token| token.is_word(b"as"))
+                .map_or(Argument::Unknown, |at| value_of(&value[..at]))
         }
         _ => Argument::Unknown,
     }
@@ -383,12 +390,18 @@ fn is_balanced(tokens: &[Token<'_>]) -> bool {
     })
 }
 
-/// Returns true if `pg_settings` follows UPDATE. Updating this view is the same as SET.
-fn updates_settings(mut lexer: SqlLexer<'_>) -> bool {
+/// Parses what follows UPDATE. Updating the view `pg_settings` is the same as SET.
+fn update(mut lexer: SqlLexer<'_>) -> Option<SettingChanges> {
     let words = [&b"only"[..], b"pg_catalog", b"."];
-    let next = std::iter::from_fn(|| lexer.token())
-        .find(|token| !words.iter().any(|word| token.text.eq_ignore_ascii_case(word)));
-    next.is_some_and(|token| is_named(token, b"pg_settings"))
+    let mut tokens = std::iter::from_fn(|| lexer.token())
+        .skip_while(|token| words.iter().any(|word| token.text.eq_ignore_ascii_case(word)));
+    tokens.next().filter(|token| is_named(*token, b"pg_settings"))?;
+    let tokens: Vec<_> = tokens.take_while(|token| !token.is_sign(b';')).collect();
+    let name = tokens.windows(3).find_map(|part| match Argument::of(part[2]) {
+        Argument::Text(name) if part[0].is_word(b"name") && part[1].is_sign(b'=') => Some(name),
+        _ => None,
+    });
+    Some(SettingChanges::set(name.as_deref(), false))
 }
 
 /// Parses what follows SET or RESET.
@@ -475,6 +488,8 @@ mod tests {
             ("SELECT set_config(is_local => false, setting_name => 'a', new_value => 't')", "a", Some(false)),
             ("SELECT set_config('a', '', (true) or (false))", "a", Some(false)),
             ("UPDATE ONLY pg_catalog.pg_settings SET setting = 1", "a", Some(false)),
+            ("UPDATE pg_settings SET setting = 1 WHERE name = 'a'; SELECT 'b'", "a", Some(false)),
+            ("UPDATE pg_settings SET setting = 1 WHERE name = 'a'; SELECT f()", "b", Some(false)),
             ("DO $$ BEGIN SET LOCAL a.b = 1; PERFORM set_config('c', '', false); END $$", "a.b", Some(true)),
             ("DO $$ BEGIN EXECUTE 'SET LOCAL a.b = 1'; UPDATE t SET c = 1; END $$", "a.b", Some(true)),
             ("DO $$ BEGIN EXECUTE 'SET LOCAL a.b = 1'; UPDATE t SET c = 1; END $$", "c", None),

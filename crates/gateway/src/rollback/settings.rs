@@ -10,7 +10,6 @@
 //! Reading the settings takes time, so the gateway does it only if a statement might have changed a setting for its
 //! transaction only. A plain SET costs nothing.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -52,6 +51,8 @@ pub(super) struct SettingsTracker {
     hidden: SettingChanges,
     /// The part of `hidden` that functions can make, by the function's name.
     functions: BTreeMap<String, SettingChanges>,
+    /// Whether the gateway has read these objects.
+    has_objects: bool,
     /// Changes that earlier statements can still make: prepared statements when executed, cursors when read.
     dormant: SettingChanges,
     /// Texts with a dot that may be setting names.
@@ -69,7 +70,7 @@ impl SettingsTracker {
     /// Records the texts of database objects that may change settings. Each follows a function's name or an empty name.
     /// Returns true if the texts mention settings that the gateway hasn't read yet.
     pub(super) fn add_object_texts(&mut self, texts: &[(String, String)]) -> bool {
-        (self.hidden, self.functions) = (SettingChanges::default(), BTreeMap::new());
+        (self.hidden, self.functions, self.has_objects) = (SettingChanges::default(), BTreeMap::new(), true);
         for (name, text) in texts {
             let changes = SettingChanges::of_text(text.as_bytes(), true);
             self.hidden.extend(&changes);
@@ -122,16 +123,12 @@ impl SettingsTracker {
 
     /// Returns true if the gateway must read the settings before running a statement with these changes.
     pub(super) fn must_read_before(&self, changes: &SettingChanges) -> bool {
-        let changes = self.complete(changes);
-        !changes.are_of_session() && self.now.kept.is_none() || self.now.since.contradict(&changes)
-    }
-
-    /// Adds the changes of the statements that a statement runs, and of the functions that it calls.
-    fn complete<'c>(&self, changes: &'c SettingChanges) -> Cow<'c, SettingChanges> {
-        if changes.has_parts() {
-            return Cow::Owned(changes.with_parts(&self.dormant, |name| self.functions.get(name)));
-        }
-        Cow::Borrowed(changes)
+        let changes = changes.with_earlier(&self.dormant);
+        let changes = changes.with_functions(&self.functions);
+        let since = self.now.since.with_functions(&self.functions);
+        !changes.are_of_session() && self.now.kept.is_none()
+            || since.contradict(&changes)
+            || !self.has_objects && since.calls_functions() && changes.calls_functions()
     }
 
     /// Returns true if database objects may change settings.
@@ -141,7 +138,7 @@ impl SettingsTracker {
 
     /// Records that a statement is about to run and may make these changes.
     pub(super) fn run(&mut self, changes: &SettingChanges) {
-        let changes = self.complete(changes);
+        let changes = changes.with_earlier(&self.dormant);
         self.names.extend(changes.names.iter().cloned());
         self.now.since.extend(&changes);
         self.run_without_change();
@@ -193,7 +190,10 @@ impl SettingsTracker {
         }
         let values = Arc::new(values);
         let SettingsState { kept, seen, since } = &mut self.now;
-        let since = std::mem::take(since);
+        let mut since = std::mem::take(since);
+        // The gateway may have read the database objects only after the statements.
+        since.hidden |= !self.hidden.is_empty();
+        let since = since.with_functions(&self.functions);
         let Some(known) = kept else {
             *kept = Some(values);
             return;

@@ -287,7 +287,8 @@ mod tests {
 
     #[test]
     fn statement_keywords_parse_like_the_server() {
-        let begin = |read_only, level| Kind::Begin { start: false, modes: Modes { read_only, level, warning: None } };
+        let begin =
+            |read_only, level| Kind::Begin { start: false, modes: Modes { read_only, level, warning: None } };
         for (sql, kind) in [
             ("begin", begin(None, false)),
             ("/* a /* b */ */ BEGIN -- c\n work", begin(None, false)),

@@ -19,12 +19,13 @@ CREATE VIEW tenants AS SELECT set_config('app.seen', '7', true) AS seen;
 CREATE TABLE checked (id int DEFAULT set_config('app.default', '5', true)::int,
     CHECK (set_config('app.checked', id::text, true) IS NOT NULL));
 CREATE FUNCTION login(text) RETURNS void LANGUAGE plpgsql AS
-    $$ BEGIN PERFORM set_config('app.user', $1, false); END $$;
+    $$ BEGIN PERFORM set_config('app.name', $1, false); END $$;
 CREATE FUNCTION act_as(text) RETURNS void LANGUAGE plpgsql AS
-    $$ BEGIN PERFORM set_config('app.user', $1, true); END $$;
+    $$ BEGIN PERFORM set_config('app.name', $1, true); END $$;
 CREATE FUNCTION keep(text, text) RETURNS text LANGUAGE sql AS $$ SELECT set_config($1, $2, false) $$;
 CREATE FUNCTION lend(text, text) RETURNS text LANGUAGE sql AS $$ SELECT set_config($1, $2, true) $$;
 CREATE FUNCTION lends() RETURNS text LANGUAGE sql AS $$ SELECT lend('work_mem', '55kB') $$;
+CREATE PROCEDURE logs_in() LANGUAGE plpgsql AS $$ BEGIN PERFORM login('ann'); END $$;
 CREATE TABLE late (n int);
 CREATE FUNCTION late() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     SET LOCAL extra_float_digits = 0; PERFORM set_config('app.late', '1', true); RETURN NULL; END $$;
@@ -37,7 +38,7 @@ const PROBE: &str = "SELECT current_user, session_user, current_setting('work_me
     coalesce(current_setting('app.tenant', true), ''), coalesce(current_setting('app.kind', true), ''), \
     coalesce(current_setting('app.seen', true), ''), coalesce(current_setting('app.checked', true), ''), \
     coalesce(current_setting('app.default', true), ''), coalesce(current_setting('app.made', true), ''), \
-    coalesce(current_setting('app.name', true), ''), coalesce(current_setting('app.user', true), ''), \
+    coalesce(current_setting('app.name', true), ''), \
     coalesce(current_setting('app.late', true), ''), current_setting('extra_float_digits')";
 
 fn start(major: u32) -> Serve {
@@ -76,7 +77,7 @@ impl Pair {
 }
 
 /// Sessions, statement by statement.
-const CASES: [&[&str]; 32] = [
+const CASES: [&[&str]; 37] = [
     &[
         "BEGIN",
         "SELECT set_config('role', 'pg_monitor', false)",
@@ -151,7 +152,8 @@ const CASES: [&[&str]; 32] = [
         "COMMIT",
     ],
     // A function for the session doesn't affect one for the transaction.
-    &["SET app.user = 'ann'", "BEGIN", "SELECT act_as('root')", "COMMIT"],
+    &["SET app.name = 'ann'", "BEGIN", "SELECT act_as('root')", "COMMIT"],
+    &["SELECT 1/0", "BEGIN", "SELECT act_as('root')", "COMMIT"],
     &["SELECT login('ann')", "BEGIN", "SELECT act_as('root')", "COMMIT"],
     &["BEGIN", "SELECT login('ann')", "SELECT act_as('root')", "COMMIT"],
     &["BEGIN", "SELECT act_as('root')", "SELECT login('ann')", "SELECT 1", "COMMIT"],
@@ -163,7 +165,17 @@ const CASES: [&[&str]; 32] = [
     &[
         "BEGIN",
         "SET LOCAL work_mem = '99kB'",
-        "UPDATE pg_catalog.pg_settings SET setting = '77kB' WHERE name = 'work_mem'",
+        "UPDATE pg_catalog.pg_settings SET setting = '77kB' WHERE name IN ('work_mem')",
+        "COMMIT",
+    ],
+    &["PREPARE p(text) AS SELECT act_as($1)", "SELECT login('ann')", "EXECUTE p('root')"],
+    &["BEGIN", "DO $$ BEGIN PERFORM act_as('root'); END $$", "CALL logs_in()", "COMMIT"],
+    &["BEGIN", "SELECT sets()", "UPDATE pg_settings SET setting = '88kB' WHERE name = 'work_mem'", "COMMIT"],
+    &[
+        "BEGIN",
+        "CREATE FUNCTION act_as() RETURNS text LANGUAGE sql AS $$ SELECT set_config('work_mem', '1MB', true) $$",
+        "SELECT act_as()",
+        "INSERT INTO late VALUES (1)",
         "COMMIT",
     ],
     &["PREPARE p(bool) AS SELECT set_config('work_mem', '77kB', $1)", "EXECUTE p(true)"],
@@ -223,10 +235,11 @@ fn parameters_name_settings_and_their_scope() {
     for major in majors() {
         let serve = start(major);
         let mut pair = Pair::new(&serve, 0);
-        for (number, (local, call)) in (0..).zip(["$3::bool", "cast($3 as boolean)", "NOT CAST($3 AS bool)"]
-            .iter()
-            .flat_map(|scope| ["true", "f"].map(|local| (local, format!("set_config($1, $2, {scope})")))))
-        {
+        for (number, (local, call)) in (0..).zip(
+            ["$3::bool", "cast($3 as boolean)", "NOT CAST($3 AS bool)"]
+                .iter()
+                .flat_map(|scope| ["true", "f"].map(|local| (local, format!("set_config($1, $2, {scope})")))),
+        ) {
             let values: Vec<u8> = ["app.kind", &format!("x{number}"), local]
                 .iter()
                 .flat_map(|value| {
