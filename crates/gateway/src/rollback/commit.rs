@@ -4,7 +4,7 @@
 
 use lease::{Constraints, Savepoint};
 
-use super::message::{RELEASE, UNBOUNDED, literal};
+use super::message::{RELEASE, SYNTAX_SAVEPOINT, SYNTAX_UNDO, UNBOUNDED, literal};
 use super::session::RollbackSession;
 use super::setting_changes::SettingChanges;
 use super::settings::{Restored, TRANSACTION_TIMEOUT};
@@ -69,10 +69,15 @@ const SOURCES_QUERY: &str = "SELECT CASE WHEN lanname IN ('sql', 'plpgsql') THEN
     UNION ALL SELECT pg_catalog.pg_get_triggerdef(oid), '' FROM pg_catalog.pg_trigger WHERE tgqual::text ~ ':funcid 2078 '";
 
 /// Closes all large objects. SQL can't tell which descriptors are open, so this stops after 64 in a row that aren't. The
-/// server always opens the lowest one that is free.
-pub(super) const CLOSE_LARGE_OBJECTS: &str = "DO $$DECLARE at int := 0; misses int := 0; BEGIN WHILE misses < 64 LOOP BEGIN \
-      PERFORM pg_catalog.lo_close(at); misses := 0; EXCEPTION WHEN OTHERS THEN misses := misses + 1; END; \
-      at := at + 1; END LOOP; END$$ LANGUAGE plpgsql";
+/// server always opens the lowest one that is free. The savepoint allows this to fail, because the database may lack
+/// PL/pgSQL.
+pub(super) const CLOSE_LARGE_OBJECTS: [&str; 3] = [
+    SYNTAX_SAVEPOINT,
+    "DO $$DECLARE at int := 0; misses int := 0; BEGIN WHILE misses < 64 LOOP BEGIN \
+        PERFORM pg_catalog.lo_close(at); misses := 0; EXCEPTION WHEN OTHERS THEN misses := misses + 1; END; \
+        at := at + 1; END LOOP; END$$ LANGUAGE plpgsql",
+    SYNTAX_UNDO[1],
+];
 
 impl RollbackSession {
     /// Starts committing the client's work since [`super::message::BEGIN_SAVEPOINT`].
@@ -83,8 +88,8 @@ impl RollbackSession {
         let is_unread = self.transaction.constraints.seen.is_none();
         let reads = self.settings.must_read_at_end(is_unread);
         // Deferred triggers can still change settings, so `release` reads them after these triggers.
-        let is_early =
-            self.settings.has_hidden_changes() && !self.transaction.constraints.deferrable.is_empty();
+        let is_early = self.opens_large_objects
+            || self.settings.has_hidden_changes() && !self.transaction.constraints.deferrable.is_empty();
         let settings = (reads && !is_early).then(|| self.settings.select());
         let statements = [Some(COMMIT_STATE_QUERY.to_owned()), settings].into_iter().flatten();
         self.inject(statements, InjectedStatement::CommitState);
@@ -177,13 +182,14 @@ impl RollbackSession {
         } else {
             !statements.is_empty() && self.settings.has_hidden_changes()
         };
-        if must_read {
+        if must_read || self.opens_large_objects && !checked {
             statements.push(self.settings.select());
             self.prepend_tasks([Task::Release { cursors, checked: true }]);
+            if self.opens_large_objects {
+                let close = CLOSE_LARGE_OBJECTS.map(str::to_owned).to_vec();
+                self.prepend_tasks([Task::Inject(close, InjectedStatement::LargeObjects)]);
+            }
             return self.inject(statements, InjectedStatement::SettingsAtEnd);
-        }
-        if self.opens_large_objects {
-            statements.push(CLOSE_LARGE_OBJECTS.to_owned());
         }
         if !self.settings_at_end.is_empty() {
             self.settings.read(std::mem::take(&mut self.settings_at_end).into_iter());

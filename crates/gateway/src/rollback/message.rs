@@ -13,8 +13,8 @@ pub(super) use lease::{
 pub(super) const BEGIN_SAVEPOINT: &str = "SAVEPOINT pgfresh_t";
 /// Makes the server read the statistics views anew, as after the end of a transaction.
 pub(super) const CLEAR_STATISTICS: &str = "SELECT pg_catalog.pg_stat_clear_snapshot()";
-/// Creates the savepoint for a syntax check. [`SYNTAX_UNDO`] removes it.
-const SYNTAX_SAVEPOINT: &str = "SAVEPOINT pgfresh_s";
+/// Creates the savepoint for a syntax check or for closing large objects. [`SYNTAX_UNDO`] removes it.
+pub(super) const SYNTAX_SAVEPOINT: &str = "SAVEPOINT pgfresh_s";
 pub(super) const SYNTAX_UNDO: [&str; 2] = ["ROLLBACK TO SAVEPOINT pgfresh_s", "RELEASE SAVEPOINT pgfresh_s"];
 /// Removes a syntax check's savepoint and then fails on purpose, by releasing it once more.
 pub(super) const SYNTAX_ABORT: [&str; 3] = [SYNTAX_UNDO[0], SYNTAX_UNDO[1], SYNTAX_UNDO[1]];

@@ -398,6 +398,7 @@ impl RollbackSession {
             InjectedStatement::CommitState
                 | InjectedStatement::Constraints
                 | InjectedStatement::SettingsAtEnd
+                | InjectedStatement::LargeObjects
                 | InjectedStatement::Release
         ) {
             self.disable_idle_timeout();

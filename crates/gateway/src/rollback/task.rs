@@ -58,6 +58,8 @@ pub(super) enum InjectedStatement {
     Sources,
     /// Reads the settings again at the end of the client's transaction, including newly found custom settings.
     SettingsAtEnd,
+    /// Closes large objects. If this fails, they stay open.
+    LargeObjects,
     /// Reads whether the client's transaction is read-only, a mode inherited by the next transaction in its chain.
     ReadOnly,
     /// Checks the syntax of a string, after a savepoint (`saved`) or in a failed transaction.

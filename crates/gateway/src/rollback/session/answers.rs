@@ -138,9 +138,12 @@ impl RollbackSession {
                     )]);
                 }
             }
-            (InjectedStatement::Required | InjectedStatement::Silent, None)
+            (
+                InjectedStatement::Required | InjectedStatement::Silent | InjectedStatement::LargeObjects,
+                None,
+            )
             | (InjectedStatement::Syntax { saved: false } | InjectedStatement::Abort, _) => {}
-            (InjectedStatement::Syntax { saved: true }, _) => {
+            (InjectedStatement::Syntax { saved: true }, _) | (InjectedStatement::LargeObjects, Some(_)) => {
                 let undo = SYNTAX_UNDO.map(str::to_owned).to_vec();
                 self.prepend_tasks([Task::Inject(undo, InjectedStatement::Required)]);
             }

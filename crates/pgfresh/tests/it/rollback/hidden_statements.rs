@@ -195,6 +195,13 @@ fn large_object_descriptors_end_with_their_transaction() {
         "SELECT lo_get(777)",
         "BEGIN; SELECT count(lo_open(777, 262144)) FROM generate_series(1, 130); COMMIT",
         "BEGIN; SELECT lo_open(777, 262144); ROLLBACK",
+        "SET work_mem = '1MB'; SELECT lo_open(777, 262144)",
+        "SHOW work_mem",
+        "INSERT INTO child VALUES (7)",
+        "DROP EXTENSION plpgsql CASCADE",
+        "BEGIN; SET LOCAL work_mem = '2MB'; INSERT INTO seed VALUES (7); SELECT lo_open(777, 262144); COMMIT",
+        "SHOW work_mem",
+        "SELECT lo_open(777, 262144) >= 0",
     ]);
 }
 
