@@ -150,6 +150,18 @@ fn deferred_constraints_are_checked_before_commit_is_answered() {
 }
 
 #[test]
+fn settings_are_read_after_deferred_triggers() {
+    let mut play = Conversation::new();
+    (play.server.deferrable, play.server.source) = (Some("public.fk"), Some("BEGIN SET LOCAL a.b = 1; END"));
+    let check = "[SET CONSTRAINTS public.fk IMMEDIATE]";
+    let [look, read, done, ready] = ["[look]", "[settings]", "done INSERT", "ready I"];
+    let first = play.query("INSERT");
+    assert_eq!(first[first.len() - 5..], ["[settings]", check, read, done, ready]);
+    // In place of the release, the check now takes the second round trip.
+    assert_eq!(play.query("INSERT"), [RELEASE, SAVE, "INSERT", look, check, read, done, ready]);
+}
+
+#[test]
 fn settings_are_read_only_for_statements_changing_them() {
     let mut play = begun();
     let [look, read] = ["[look]", "[settings]"];

@@ -102,7 +102,7 @@ impl SettingChanges {
             } else if token.is_word(b"update") {
                 self.extend(&update(lexer.clone()).unwrap_or_default());
             } else if token.is_name() && lexer.clone().token().is_some_and(|next| next.is_sign(b'(')) {
-                self.called.extend(token.name().map(|name| name.to_string()));
+                self.called.extend(token.name());
             } else if begins && (token.is_word(b"set") || token.is_word(b"reset")) {
                 self.extend(&set(lexer.clone(), token.is_word(b"reset")));
             }

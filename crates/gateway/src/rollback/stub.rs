@@ -20,6 +20,8 @@ pub(super) struct StubServer {
     status: u8,
     /// Names of deferrable constraints, as returned by a real server.
     pub(super) deferrable: Option<&'static str>,
+    /// Text of a function that can change settings.
+    pub(super) source: Option<&'static str>,
     /// Names of open cursors.
     pub(super) cursors: &'static [&'static str],
     /// Statements that have run. Those sent in the extended protocol, including all injected ones, are in brackets.
@@ -131,6 +133,7 @@ impl StubServer {
                 cursors.map(|name| row(&[Some("0"), Some(name), Some("f"), None])).collect()
             }
             "[constraints]" => vec![row(&[self.deferrable, None])],
+            "[sources]" => self.source.map(|text| row(&[Some(text), Some("f")])).into_iter().collect(),
             "[settings]" => vec![row(&[Some("session_authorization"), Some("")])],
             _ => rows(word),
         };

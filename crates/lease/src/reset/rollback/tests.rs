@@ -131,7 +131,7 @@ fn transaction_state_passes_to_clients_until_lease_ends() {
         seen: Some("0".to_owned()),
         deferrable: "a.b".to_owned(),
         deferred: "a.b".to_owned(),
-        sources: vec!["SET LOCAL a.b = 1".to_owned()],
+        sources: vec![("f".to_owned(), "SET LOCAL a.b = 1".to_owned())],
         set_by_client: true,
     };
     let changed = Constraints { seen: Some("1".to_owned()), ..constraints.clone() };
