@@ -208,7 +208,9 @@ impl RollbackSession {
         let sql = split_zero(body).0;
         self.note_mentions(sql);
         let found = statements(sql, !self.backslashes);
-        self.settings.add_prepared_text(sql, !self.backslashes);
+        for statement in &found {
+            self.settings.add_prepared_text(&sql[statement.place.clone()], !self.backslashes);
+        }
         self.names.forget_unnamed();
         let top = found.len() == 1;
         if found.iter().all(|statement| !statement.kind.is_control()) {

@@ -13,6 +13,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use pgwire::SqlLexer;
+
 use super::message::{literal, mentions};
 use super::setting_changes::SettingChanges;
 use super::task::Row;
@@ -83,7 +85,10 @@ impl SettingsTracker {
 
     /// Records the changes in a PREPARE or DECLARE, whose statement may run later (through EXECUTE or FETCH).
     pub(super) fn add_prepared_text(&mut self, sql: &[u8], plain: bool) {
-        if mentions(sql, b"prepare") || mentions(sql, b"declare") {
+        let first = SqlLexer::new(sql, plain).token();
+        let is_either = first.is_some_and(|word| word.is_word(b"prepare") || word.is_word(b"declare"));
+        let mentions_either = || mentions(sql, b"prepare") || mentions(sql, b"declare");
+        if is_either || mentions(sql, b"set_config") && mentions_either() {
             self.dormant.extend(&SettingChanges::of_text(sql, plain));
         }
     }

@@ -168,7 +168,7 @@ const CASES: [&[&str]; 37] = [
         "UPDATE pg_catalog.pg_settings SET setting = '77kB' WHERE name IN ('work_mem')",
         "COMMIT",
     ],
-    &["PREPARE p(text) AS SELECT act_as($1)", "SELECT login('ann')", "EXECUTE p('root')"],
+    &["SELECT 1; PREPARE p(text) AS SELECT act_as($1)", "SELECT login('ann')", "EXECUTE p('root')"],
     &["BEGIN", "DO $$ BEGIN PERFORM act_as('root'); END $$", "CALL logs_in()", "COMMIT"],
     &["BEGIN", "SELECT sets()", "UPDATE pg_settings SET setting = '88kB' WHERE name = 'work_mem'", "COMMIT"],
     &[
