@@ -57,7 +57,12 @@ fn held_cursors_keep_their_table_in_use() {
         session.ask("BEGIN");
         session.ask(declare);
         session.ask("COMMIT");
-        for sql in ["TRUNCATE seed", "DROP TABLE seed", "ALTER TABLE seed ADD COLUMN extra int"] {
+        for sql in [
+            "TRUNCATE seed",
+            "DROP TABLE seed",
+            "ALTER TABLE seed ADD COLUMN extra int",
+            "CREATE INDEX ON seed (n)",
+        ] {
             let answer = session.ask(sql);
             let error = answer.iter().find(|message| message.0 == b'E').expect(sql);
             assert_eq!(failure(error).sqlstate, "55006", "{sql} on PostgreSQL {major}");
