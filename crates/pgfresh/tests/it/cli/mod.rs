@@ -1,6 +1,7 @@
 //! Tests the commands and their messages.
 
 mod bench;
+mod compare;
 mod diff;
 mod doctor;
 mod errors;
