@@ -13,6 +13,9 @@ use pgwire::{SqlLexer, Token, TokenKind, leaves_nothing, split_zero};
 /// strings with SQL.
 const MAX_DEPTH: usize = 3;
 
+/// Maximum number of tokens in an argument whose value the gateway reads. This also bounds the recursion.
+const MAX_ARGUMENT_TOKENS: usize = 64;
+
 /// An argument of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Argument {
@@ -341,6 +344,9 @@ fn arguments(mut lexer: SqlLexer<'_>) -> Option<Vec<Vec<Token<'_>>>> {
 
 /// Returns an argument's value, ignoring casts and parentheses.
 fn value_of(tokens: &[Token<'_>]) -> Argument {
+    if tokens.len() > MAX_ARGUMENT_TOKENS {
+        return Argument::Unknown;
+    }
     if let Some(cast) = outside(tokens, |token| token.is_sign(b':')) {
         return value_of(&tokens[..cast]);
     }
@@ -498,6 +504,16 @@ mod tests {
             assert_eq!(changes.is_local(name), local, "{name} in {sql}");
         }
         assert_eq!(SettingChanges::of_statement(b"SELECT count(*) FROM t", true), None);
+    }
+
+    #[test]
+    fn deeply_nested_arguments_are_unknown() {
+        for (open, close) in [("not ", ""), ("(", ")"), ("cast(", " as bool)"), ("select ", "")] {
+            let (open, close) = (open.repeat(100_000), close.repeat(100_000));
+            let sql = format!("SELECT set_config('a', '', {open}true{close})");
+            let changes = SettingChanges::of_statement(sql.as_bytes(), true).unwrap();
+            assert_eq!(changes.is_local("a"), Some(false));
+        }
     }
 
     #[test]
