@@ -49,8 +49,8 @@ const CONSTRAINTS_QUERY: &str = "SELECT pg_catalog.string_agg(name, ', '), pg_ca
      GROUP BY nspname, conname HAVING pg_catalog.bool_or(condeferrable)) d";
 
 /// Query for the texts of functions and other objects that might change settings (2078 is the OID of `set_config`). The
-/// second column is the function's name.
-/// Functions in languages other than SQL and PL/pgSQL are assumed to change any setting.
+/// second column is the function's name, or empty for other objects. Functions in languages other than SQL and PL/pgSQL
+/// are assumed to change any setting.
 const SOURCES_QUERY: &str = "SELECT CASE WHEN lanname IN ('sql', 'plpgsql') THEN prosrc ELSE 'set_config(unknown)' END, proname \
       FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_language l ON l.oid = prolang \
       WHERE p.oid >= 16384 AND lanname NOT IN ('internal', 'c') AND prosrc <> '' \

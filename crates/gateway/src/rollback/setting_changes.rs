@@ -419,7 +419,7 @@ fn set(mut lexer: SqlLexer<'_>, resets: bool) -> SettingChanges {
         next = lexer.token();
     }
     let Some(first) = next.filter(Token::is_name) else { return SettingChanges::set(None, local) };
-    let name = |token: Token<'_>| String::from_utf8_lossy(token.text).to_lowercase().replace('"', "");
+    let name = |token: Token<'_>| token.name().unwrap_or_default().to_lowercase();
     let after = lexer.token().filter(|token| token.is_sign(b'.')).and_then(|_| lexer.token());
     let dotted = after.filter(Token::is_name).map(|second| format!("{}.{}", name(first), name(second)));
     SettingChanges::set(Some(&dotted.unwrap_or_else(|| name(first))), local)
