@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 use std::mem;
 
-use pgwire::{BoundValue, SavepointStatement, SqlLexer, StartupParams, Token, TokenKind};
+use pgwire::{
+    BoundValue, SavepointStatement, SetStatement, SetTarget, SqlLexer, StartupParams, Token, TokenKind,
+};
 use server::SUPERUSER;
 
 /// Settings without a common prefix that affect query plans or the meaning of a statement's text.
@@ -199,18 +201,23 @@ fn is_followed(name: &str) -> bool {
 
 impl Change {
     fn read(tokens: &[Token<'_>], values: &[BoundValue]) -> Option<Self> {
-        let (first, rest) = tokens.split_first()?;
-        if first.is_word(b"set") {
-            Self::set(rest)
-        } else if first.is_word(b"discard") {
-            rest.first().is_some_and(|what| what.is_word(b"all")).then(Self::reset_all)
-        } else if first.is_word(b"reset") {
-            Self::reset(rest)
-        } else if first.is_word(b"select") {
-            Self::set_config(rest, values)
-        } else {
-            None
+        match tokens {
+            [discard, all, ..] if discard.is_word(b"discard") && all.is_word(b"all") => {
+                Some(Self::reset_all())
+            }
+            [select, rest @ ..] if select.is_word(b"select") => Self::set_config(rest, values),
+            tokens => Self::of_set(&SetStatement::read(tokens)?),
         }
+    }
+
+    fn of_set(set: &SetStatement<'_, '_>) -> Option<Self> {
+        let name = match &set.target {
+            SetTarget::Named(name) => name,
+            SetTarget::All => return Some(Self::reset_all()),
+            SetTarget::Unnamed => return None,
+        };
+        let value = set.value.and_then(|value| value_of(value, name == "search_path"));
+        Some(Self { is_local: set.is_local, ..Self::of(name, value) })
     }
 
     fn reset_all() -> Self {
@@ -219,46 +226,6 @@ impl Change {
 
     fn of(name: &str, value: Option<String>) -> Self {
         Self { name: Some(name.to_lowercase()), value, is_local: false }
-    }
-
-    /// Parses the tokens after RESET.
-    fn reset(tokens: &[Token<'_>]) -> Option<Self> {
-        match tokens {
-            [name] if name.is_word(b"all") => Some(Self::reset_all()),
-            [name] => Some(Self::of(&name.name()?, None)),
-            [session, _] if session.is_word(b"session") => Some(Self::of("session_authorization", None)),
-            [time, _] if time.is_word(b"time") => Some(Self::of("timezone", None)),
-            _ => None,
-        }
-    }
-
-    /// Parses the tokens after SET.
-    fn set(tokens: &[Token<'_>]) -> Option<Self> {
-        match tokens {
-            [local, rest @ ..] if local.is_word(b"local") => {
-                Some(Self { is_local: true, ..Self::set(rest)? })
-            }
-            [session, authorization, user @ ..]
-                if session.is_word(b"session") && authorization.is_word(b"authorization") =>
-            {
-                Some(Self::of("session_authorization", value_of(user, false)))
-            }
-            [session, rest @ ..] if session.is_word(b"session") => Self::set(rest),
-            [time, zone, value @ ..] if time.is_word(b"time") && zone.is_word(b"zone") => {
-                Some(Self::of("timezone", value_of(value, false)))
-            }
-            [schema, value] if schema.is_word(b"schema") => {
-                Some(Self::of("search_path", value_of(std::slice::from_ref(value), true)))
-            }
-            [name, to, value @ ..] if to.is_word(b"to") || to.is_sign(b'=') => {
-                let name = name.name()?.to_lowercase();
-                Some(Self::of(&name, value_of(value, name == "search_path")))
-            }
-            [role, value] if role.is_word(b"role") => {
-                Some(Self::of("role", value_of(std::slice::from_ref(value), false)))
-            }
-            _ => None,
-        }
     }
 
     /// Parses the tokens after SELECT if they are a single call of `set_config`.

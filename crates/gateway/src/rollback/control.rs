@@ -129,7 +129,7 @@ impl RollbackSession {
             }
             Kind::DiscardAll => {
                 self.ensure_savepoint();
-                self.settings.run(&SettingChanges::set(None, false));
+                self.settings.run(&SettingChanges::of_setting(None, false));
             }
             Kind::Plain => {
                 self.ensure_savepoint();

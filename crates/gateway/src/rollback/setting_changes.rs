@@ -7,11 +7,14 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use pgwire::{SqlLexer, Token, TokenKind, leaves_nothing, split_zero};
+use pgwire::{SetStatement, SetTarget, SqlLexer, Token, TokenKind, leaves_nothing, split_zero};
 
 /// Maximum nesting depth of SQL within strings. For example, the body of a DO block is a string that can contain other
 /// strings with SQL.
 const MAX_DEPTH: usize = 3;
+
+/// Maximum number of tokens to read of a SET. A longer one has a long value, which doesn't matter.
+const MAX_SET_TOKENS: usize = 24;
 
 /// Maximum number of tokens in an argument whose value the gateway reads. This also bounds the recursion.
 const MAX_ARGUMENT_TOKENS: usize = 64;
@@ -51,8 +54,18 @@ pub(super) struct SettingChanges {
 }
 
 impl SettingChanges {
-    /// Returns the change that a SET or RESET makes. Without a name, the statement can change any setting.
-    pub(super) fn set(name: Option<&str>, local: bool) -> Self {
+    /// Returns the change that a SET or RESET makes.
+    pub(super) fn of_set(set: &SetStatement<'_, '_>) -> Self {
+        let name = match &set.target {
+            // Changing the session's user also changes the role.
+            SetTarget::Named(name) if name != "session_authorization" => Some(name.as_str()),
+            SetTarget::Named(_) | SetTarget::All | SetTarget::Unnamed => None,
+        };
+        Self::of_setting(name, set.is_local)
+    }
+
+    /// Returns the change to one setting, or to any setting if there is no name.
+    pub(super) fn of_setting(name: Option<&str>, local: bool) -> Self {
         let text = |name: &str| Argument::Text(name.to_owned());
         let name = name.map_or(Argument::Unknown, text);
         let local = text(if local { "true" } else { "false" });
@@ -107,7 +120,8 @@ impl SettingChanges {
             } else if token.is_name() && lexer.clone().token().is_some_and(|next| next.is_sign(b'(')) {
                 self.called.extend(token.name());
             } else if begins && (token.is_word(b"set") || token.is_word(b"reset")) {
-                self.extend(&set(lexer.clone(), token.is_word(b"reset")));
+                let tokens = statement_tokens(token, lexer.clone());
+                self.extend(&SetStatement::read(&tokens).map(|set| Self::of_set(&set)).unwrap_or_default());
             }
             // PL/pgSQL computes the executed statement's text at run time, so the text is unknown here.
             self.hidden |= begins && token.is_word(b"execute");
@@ -407,22 +421,13 @@ fn update(mut lexer: SqlLexer<'_>) -> Option<SettingChanges> {
         Argument::Text(name) if part[0].is_word(b"name") && part[1].is_sign(b'=') => Some(name),
         _ => None,
     });
-    Some(SettingChanges::set(name.as_deref(), false))
+    Some(SettingChanges::of_setting(name.as_deref(), false))
 }
 
-/// Parses what follows SET or RESET.
-fn set(mut lexer: SqlLexer<'_>, resets: bool) -> SettingChanges {
-    let mut next = lexer.token();
-    let is = |token: Option<Token<'_>>, word: &[u8]| token.is_some_and(|token| token.is_word(word));
-    let local = !resets && is(next, b"local");
-    if local || is(next, b"session") {
-        next = lexer.token();
-    }
-    let Some(first) = next.filter(Token::is_name) else { return SettingChanges::set(None, local) };
-    let name = |token: Token<'_>| token.name().unwrap_or_default().to_lowercase();
-    let after = lexer.token().filter(|token| token.is_sign(b'.')).and_then(|_| lexer.token());
-    let dotted = after.filter(Token::is_name).map(|second| format!("{}.{}", name(first), name(second)));
-    SettingChanges::set(Some(&dotted.unwrap_or_else(|| name(first))), local)
+/// Returns the tokens of the SET or RESET that starts with `first`.
+fn statement_tokens<'s>(first: Token<'s>, mut lexer: SqlLexer<'s>) -> Vec<Token<'s>> {
+    let rest = std::iter::from_fn(|| lexer.token()).take_while(|token| !token.is_sign(b';'));
+    std::iter::once(first).chain(rest).take(MAX_SET_TOKENS).collect()
 }
 
 /// Returns the text between the quotes of a literal.

@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use super::setting_changes::SettingChanges;
-use pgwire::{SavepointStatement, SqlLexer, Token, TokenKind};
+use pgwire::{SavepointStatement, SetStatement, SetTarget, SqlLexer, Token, TokenKind};
 
 /// Maximum number of words to consider at the start of a statement. The longest relevant statement is a BEGIN with a
 /// list of modes.
@@ -146,13 +146,13 @@ pub(super) fn kind_of_all(statements: &[Statement]) -> Kind {
     all.map_or(Kind::Plain, Kind::MaySet)
 }
 
-/// Returns the kind of a statement that starts with `words`. A malformed transaction statement counts as plain, so that
+/// Returns the kind of a statement that starts with `tokens`. A malformed transaction statement counts as plain, so that
 /// the server reports the error.
-fn kind(words: &[Token<'_>]) -> Kind {
-    if let Some(statement) = SavepointStatement::read(words) {
+fn kind(tokens: &[Token<'_>]) -> Kind {
+    if let Some(statement) = SavepointStatement::read(tokens) {
         return Kind::Savepoint(statement);
     }
-    let words: Vec<String> = words.iter().map(upper_case).collect();
+    let words: Vec<String> = tokens.iter().map(upper_case).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["START", "TRANSACTION", rest @ ..] => begin(true, rest),
@@ -181,21 +181,19 @@ fn kind(words: &[Token<'_>]) -> Kind {
         }
         ["SET", "TRANSACTION_READ_ONLY", "=" | "TO", access] => set_access(access, None),
         ["SET", "CONSTRAINTS", ..] => Kind::SetConstraints,
-        ["SET", "LOCAL", rest @ ..] => Kind::SetLocal(set(rest, true)),
-        ["SET", "SESSION", "CHARACTERISTICS", ..] => Kind::Set(SettingChanges::set(None, false)),
-        ["SET", "SESSION", "AUTHORIZATION", ..] => Kind::Set(set(&words[1..], false)),
-        ["SET", "SESSION", rest @ ..] | ["SET" | "RESET", rest @ ..] => {
-            let changes = set(rest, false);
-            // The server must receive the rest of the string together with this statement, because it reads the whole
-            // string before the statement changes the meaning of backslashes.
-            if rest.first() == Some(&"STANDARD_CONFORMING_STRINGS") {
-                Kind::MaySet(changes)
-            } else {
-                Kind::Set(changes)
-            }
-        }
-        _ => Kind::Plain,
+        _ => SetStatement::read(tokens).map_or(Kind::Plain, |statement| set(&statement)),
     }
+}
+
+/// Returns the kind of a SET or RESET that doesn't set the transaction's modes.
+fn set(statement: &SetStatement<'_, '_>) -> Kind {
+    let changes = SettingChanges::of_set(statement);
+    // The server must receive the rest of the string together with this statement, because it reads the whole string
+    // before the statement changes the meaning of backslashes.
+    if statement.target == SetTarget::Named("standard_conforming_strings".to_owned()) && !statement.is_local {
+        return Kind::MaySet(changes);
+    }
+    if statement.is_local { Kind::SetLocal(changes) } else { Kind::Set(changes) }
 }
 
 /// Returns a token in upper case, with one quote before a quoted name, so that it equals no keyword.
@@ -253,28 +251,11 @@ fn set_access(access: &str, warning: Option<&'static str>) -> Kind {
     match access.trim_matches('"') {
         "ON" | "TRUE" => Kind::SetTransaction(Modes { read_only: Some(true), level: false, warning }),
         "OFF" | "FALSE" => Kind::SetTransaction(Modes { read_only: Some(false), level: false, warning }),
-        _ if warning.is_some() => Kind::SetLocal(SettingChanges::set(Some("transaction_read_only"), true)),
-        _ => Kind::Set(SettingChanges::set(Some("transaction_read_only"), false)),
+        _ if warning.is_some() => {
+            Kind::SetLocal(SettingChanges::of_setting(Some("transaction_read_only"), true))
+        }
+        _ => Kind::Set(SettingChanges::of_setting(Some("transaction_read_only"), false)),
     }
-}
-
-/// Returns the change made by a SET or RESET followed by `words`.
-fn set(words: &[&str], local: bool) -> SettingChanges {
-    let name = match words {
-        ["TIME", "ZONE", ..] => "timezone".to_owned(),
-        // Changing the session's user also changes the role.
-        ["SESSION", "AUTHORIZATION", ..] | ["ALL", ..] | [] => return SettingChanges::set(None, local),
-        ["NAMES", ..] => "client_encoding".to_owned(),
-        ["SCHEMA", ..] => "search_path".to_owned(),
-        [space, ".", name, ..] => setting_name(space) + "." + &setting_name(name),
-        [name, ..] => setting_name(name),
-    };
-    SettingChanges::set(Some(&name), local)
-}
-
-/// Returns the lower-case name of a setting from a word of [`upper_case`].
-fn setting_name(word: &str) -> String {
-    word.strip_prefix('"').unwrap_or(word).to_lowercase()
 }
 
 #[cfg(test)]
@@ -306,14 +287,17 @@ mod tests {
             ("SELECT f()", Kind::MaySet(SettingChanges::of_statement(b"SELECT f()", true).unwrap())),
             ("SET transaction_read_only TO off", set_access("OFF", None)),
             ("SET LOCAL TRANSACTION_READ_ONLY = TRUE", set_access("TRUE", Some("SET LOCAL"))),
-            ("SET LOCAL time zone 'UTC'", Kind::SetLocal(SettingChanges::set(Some("timezone"), true))),
+            ("SET LOCAL time zone 'UTC'", Kind::SetLocal(SettingChanges::of_setting(Some("timezone"), true))),
             (
                 &format!("SET LOCAL app.\"{}\" = 'x'", "U".repeat(70)),
-                Kind::SetLocal(SettingChanges::set(Some(&format!("app.{}", "u".repeat(63))), true)),
+                Kind::SetLocal(SettingChanges::of_setting(Some(&format!("app.{}", "u".repeat(63))), true)),
             ),
-            ("SET LOCAL app.\"User\" = 'x'", Kind::SetLocal(SettingChanges::set(Some("app.user"), true))),
-            ("SET SESSION work_mem TO 1", Kind::Set(SettingChanges::set(Some("work_mem"), false))),
-            ("RESET ALL", Kind::Set(SettingChanges::set(None, false))),
+            (
+                "SET LOCAL app.\"User\" = 'x'",
+                Kind::SetLocal(SettingChanges::of_setting(Some("app.user"), true)),
+            ),
+            ("SET SESSION work_mem TO 1", Kind::Set(SettingChanges::of_setting(Some("work_mem"), false))),
+            ("RESET ALL", Kind::Set(SettingChanges::of_setting(None, false))),
             ("EXECUTE x", Kind::MaySet(SettingChanges::of_earlier_statement(b"", true))),
             ("DECLARE c CURSOR WITH HOLD FOR SELECT 1", Kind::Plain),
             ("DECLARE c CURSOR FOR SELECT 1", Kind::Declare),

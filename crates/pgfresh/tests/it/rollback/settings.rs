@@ -39,7 +39,10 @@ const PROBE: &str = "SELECT current_user, session_user, current_setting('work_me
     coalesce(current_setting('app.seen', true), ''), coalesce(current_setting('app.checked', true), ''), \
     coalesce(current_setting('app.default', true), ''), coalesce(current_setting('app.made', true), ''), \
     coalesce(current_setting('app.name', true), ''), \
-    coalesce(current_setting('app.late', true), ''), current_setting('extra_float_digits')";
+    coalesce(current_setting('app.late', true), ''), current_setting('extra_float_digits'), \
+    current_setting('search_path'), current_setting('client_encoding'), current_setting('xmloption'), \
+    current_setting('default_transaction_deferrable'), coalesce(current_setting('app.a.kind', true), ''), \
+    coalesce(current_setting('time.zone', true), ''), coalesce(current_setting('session.kind', true), '')";
 
 fn start(major: u32) -> Serve {
     start_on(major, &format!("{SCHEMA}{OBJECTS}"), &[])
@@ -213,6 +216,54 @@ fn any_spelling_of_local_ends_with_transaction() {
         }
         pair.close();
     }
+}
+
+/// What can follow SET, SET LOCAL and SET SESSION.
+const FORMS: [&str; 13] = [
+    "TIME ZONE 'CET'",
+    "SCHEMA 'pg_catalog'",
+    "NAMES 'LATIN1'",
+    "XML OPTION DOCUMENT",
+    "ROLE pg_monitor",
+    "SESSION AUTHORIZATION pg_monitor",
+    "SESSION CHARACTERISTICS AS TRANSACTION DEFERRABLE",
+    "session_authorization = 'pg_monitor'",
+    "\"App\".\"KIND\" = 'x'",
+    "app.a.kind = 'x'",
+    "\"app.kind\" TO 'x'",
+    "time.zone = 'x'",
+    "session.kind = 'x'",
+];
+
+#[test]
+fn every_form_of_set_lasts_as_long() {
+    for major in majors() {
+        let serve = start(major);
+        let mut number = 0;
+        for form in FORMS {
+            for [scope, other] in [["LOCAL ", ""], ["SESSION ", "LOCAL "], ["", "LOCAL "]] {
+                let (set, other) = (format!("SET {scope}{form}"), format!("SET {other}work_mem = '77kB'"));
+                for case in [
+                    vec!["BEGIN".to_owned(), set.clone(), other.clone(), "COMMIT".to_owned()],
+                    vec![format!("DO $$ BEGIN {set}; {other}; END $$")],
+                    vec![format!("DO $$ BEGIN EXECUTE {}; END $$", quoted(&set)), other.clone()],
+                ] {
+                    let mut pair = Pair::new(&serve, number);
+                    number += 1;
+                    for sql in &case {
+                        pair.ask(&query(sql), &format!("{sql} of {case:?} on PostgreSQL {major}"));
+                    }
+                    pair.ask(&query(PROBE), &format!("the settings after {case:?} on PostgreSQL {major}"));
+                    pair.close();
+                }
+            }
+        }
+    }
+}
+
+/// Returns an SQL literal.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
 }
 
 #[test]
