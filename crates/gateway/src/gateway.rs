@@ -27,6 +27,9 @@ use crate::{Access, Advertised, ServerCertificate, SocketFile};
 
 /// How long sessions have to end when the gateway closes.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// How many connections may wait until the gateway accepts them. If the queue is full, the kernel resets TCP connections
+/// and refuses Unix ones.
+const BACKLOG: i32 = 4096;
 
 /// Options for a gateway.
 #[derive(Debug, Clone)]
@@ -170,6 +173,7 @@ impl Gateway {
         let bind = |listen: SocketAddr| {
             let bound = TcpListener::bind(listen).and_then(|tcp| {
                 sys::keep_alive(&tcp)?;
+                sys::set_backlog(&tcp, BACKLOG)?;
                 Ok((local_address(tcp.local_addr()?), Listener::Tcp(tcp)))
             });
             bound.map_err(cannot(listen.to_string()))
@@ -184,7 +188,11 @@ impl Gateway {
             address
         });
         if let Some(path) = socket.as_ref().map(SocketFile::path) {
-            let unix = UnixListener::bind(&path).map_err(cannot(path.display().to_string()))?;
+            let bound = UnixListener::bind(&path).and_then(|unix| {
+                sys::set_backlog(&unix, BACKLOG)?;
+                Ok(unix)
+            });
+            let unix = bound.map_err(cannot(path.display().to_string()))?;
             listeners.push((ServerRole::Primary, Listener::Unix(unix, path)));
         }
         let access = Access::new(secret, address, socket).with_advertised(advertised).with_replica(replica);

@@ -70,7 +70,7 @@ impl LoopbackListener {
         encryption: Option<Arc<dyn LoopbackEncryption>>,
     ) -> io::Result<Option<Self>> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        sys::limit_backlog(&listener, QUEUE_LENGTH)?;
+        sys::set_backlog(&listener, QUEUE_LENGTH)?;
         let address = listener.local_addr()?;
         let ourselves = TcpStream::connect(address)?;
         let remote = ourselves.local_addr()?;

@@ -70,7 +70,7 @@ pub use posix::{
     process_facts::{is_asleep, is_ending},
     segments::remove_segments,
     socket::{
-        MAX_SOCKET_PATH_LENGTH, is_from_our_user, is_idle_socket, keep_alive, limit_backlog, reset_on_close,
+        MAX_SOCKET_PATH_LENGTH, is_from_our_user, is_idle_socket, keep_alive, reset_on_close, set_backlog,
         set_send_buffer,
     },
     terminal::{leads_its_session, replace_stdin, terminal_width},

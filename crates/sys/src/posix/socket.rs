@@ -15,9 +15,10 @@ use crate::host;
 pub const MAX_SOCKET_PATH_LENGTH: usize =
     size_of::<libc::sockaddr_un>() - std::mem::offset_of!(libc::sockaddr_un, sun_path) - 1;
 
-/// Limits the number of connections waiting for `accept` to `waiting`.
-pub fn limit_backlog(listener: &TcpListener, waiting: i32) -> io::Result<()> {
-    Ok(listen(listener, waiting)?)
+/// Sets how many connections may wait for `accept`. The kernel permits fewer, depending on its settings: at most 4096
+/// by default on Linux. The standard library sets 128.
+pub fn set_backlog(listener: impl AsFd, connections: i32) -> io::Result<()> {
+    Ok(listen(listener, connections)?)
 }
 
 /// Enables TCP keepalive for all connections that `listener` accepts, so that a connection is closed if its

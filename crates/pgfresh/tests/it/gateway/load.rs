@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::common::gateway::Gateway;
 use crate::common::random::Random;
 use crate::common::{ground, mounts, wait_until};
@@ -18,6 +20,9 @@ use crate::common::{ground, mounts, wait_until};
 /// SQL for each test's template.
 const TEMPLATE: &str =
     "CREATE TABLE item (id int PRIMARY KEY, name text); INSERT INTO item VALUES (1, 'one')";
+
+/// How long the kernel may take to admit a connection.
+const WAIT: Duration = Duration::from_secs(5);
 
 fn is_full() -> bool {
     std::env::var("PGFRESH_LOAD").is_ok_and(|value| value == "full")
@@ -148,6 +153,21 @@ fn many_workers_for_a_while() {
     );
     Usage::wait_until_flat(&gateway, before);
     assert_no_background_errors(&gateway);
+}
+
+/// Many connections can begin before the gateway accepts the first of them.
+#[test]
+fn bursts_of_connections_wait_for_gateway() {
+    // The kernel shortens longer queues.
+    let longest: usize = fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap().trim().parse().unwrap();
+    let gateway = Gateway::start(15, TEMPLATE, &[]);
+    let (pid, address) = (Pid::from_child(&gateway.serve.child), gateway.serve.address().parse().unwrap());
+    kill_process(pid, Signal::STOP).unwrap();
+    let connections: Result<Vec<_>, _> =
+        (0..longest.min(400)).map(|_| TcpStream::connect_timeout(&address, WAIT)).collect();
+    kill_process(pid, Signal::CONT).unwrap();
+    assert_eq!(connections.map(|all| all.len()).map_err(|error| error.to_string()), Ok(longest.min(400)));
+    lease(&gateway, "after").unwrap();
 }
 
 #[test]
