@@ -18,7 +18,7 @@ const MAX_RESULT_BYTES: usize = 8 << 20;
 /// Limits for a comparison's result.
 #[derive(Debug, Clone)]
 pub struct DiffLimits {
-    /// Table to compare, with or without its schema. `None` compares everything.
+    /// Table to compare, with or without its schema: its rows and its definitions. `None` compares everything.
     pub table: Option<String>,
     /// Maximum number of tables whose rows the result contains.
     pub tables: usize,
@@ -71,10 +71,12 @@ pub fn compare(
         if names.is_empty() {
             return Err(DiffError::UnknownTable(table.clone()));
         }
-    } else {
-        let schema = objects::changes(&mut template, &mut database);
-        let schema = record_refusal("definitions", schema, &mut diff.not_compared)?.unwrap_or_default();
-        (diff.schema, diff.schema_left_out) = take_first(schema, limits.objects);
+    }
+    let tables = limits.table.as_ref().map(|_| &names);
+    let schema = objects::changes(&mut template, &mut database, tables);
+    let schema = record_refusal("definitions", schema, &mut diff.not_compared)?.unwrap_or_default();
+    (diff.schema, diff.schema_left_out) = take_first(schema, limits.objects);
+    if limits.table.is_none() {
         let sequences = sequences::changes(&mut template, &mut database);
         let sequences = record_refusal("sequences", sequences, &mut diff.not_compared)?.unwrap_or_default();
         (diff.sequences, diff.sequences_left_out) = take_first(sequences, limits.objects);

@@ -67,9 +67,13 @@ const COLUMNS_IN_DEFINITIONS: &[&str] = &[
     "pg_type.typtypmod",
 ];
 
-/// Returns the definitions that differ or that only one of the databases has. Omits the parts of created and
-/// dropped objects.
-pub(crate) fn changes(template: &mut Reader, database: &mut Reader) -> Result<Vec<ObjectChange>, ReadError> {
+/// Returns the definitions that differ or that only one of the databases has, either all or those of `tables`. Omits
+/// the parts of created and dropped objects.
+pub(crate) fn changes(
+    template: &mut Reader,
+    database: &mut Reader,
+    tables: Option<&BTreeSet<&String>>,
+) -> Result<Vec<ObjectChange>, ReadError> {
     let catalogs = catalogs(database)?;
     let Some([old, new]) = catalog_rows::differing(&catalogs, [&mut *template, &mut *database])? else {
         return Ok(Vec::new());
@@ -78,7 +82,10 @@ pub(crate) fn changes(template: &mut Reader, database: &mut Reader) -> Result<Ve
     let (old, new) = catalog_rows::both([template, database], read, [&old, &new])?;
     let sides = Sides { old, new };
     let keys: BTreeSet<_> = sides.old.entries.keys().chain(sides.new.entries.keys()).collect();
-    Ok(keys.into_iter().filter_map(|key| sides.change_of(key)).collect())
+    let is_wanted = |key: &&&ObjectKey| {
+        tables.is_none_or(|tables| tables.iter().any(|table| sides.belongs_to(key, table)))
+    };
+    Ok(keys.iter().filter(is_wanted).filter_map(|key| sides.change_of(key)).collect())
 }
 
 /// One database's objects, with their names.
@@ -140,6 +147,22 @@ impl Sides<'_> {
         };
         let (kind, name) = key.clone();
         Some(ObjectChange { kind, name, change, old, new, columns })
+    }
+
+    /// Returns true if the object is the table itself or a part of it, for example an index or a trigger.
+    fn belongs_to(&self, key: &ObjectKey, table: &str) -> bool {
+        let (_, name) = key;
+        let names_table =
+            name.strip_prefix(table).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+                || name.strip_suffix(table).is_some_and(|rest| rest.ends_with(" on "));
+        names_table
+            || [&self.old, &self.new].into_iter().filter_map(|side| side.entries.get(key)).any(|entry| {
+                // If the index depends on the same table on both sides, the dependency isn't among the read rows.
+                let is_index = entry.definition.as_ref().is_some_and(|definition| {
+                    key.0 == "index" && definition.contains(&format!(" ON {table} "))
+                });
+                is_index || entry.parents.iter().any(|(_, parent)| parent == table)
+            })
     }
 
     /// Returns true if another object's change implies this object's change. This applies to parts of objects, and to

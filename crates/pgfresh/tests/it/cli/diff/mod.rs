@@ -211,6 +211,25 @@ fn release_names_the_diff_command() {
 }
 
 #[test]
+fn one_table_is_compared_with_its_parts() {
+    let scene = project(
+        "CREATE TABLE kept (id int PRIMARY KEY, n int); CREATE TABLE gone (id int); \
+         CREATE TABLE kept_too (id int); CREATE INDEX kept_n ON kept (n);",
+    );
+    let edits = "ALTER TABLE kept ADD m int; DROP INDEX kept_n; CREATE INDEX kept_n ON kept (n DESC); \
+         ALTER TABLE kept ADD CONSTRAINT positive CHECK (n > 0); CREATE INDEX kept_m ON kept (m); DROP TABLE gone; \
+         CREATE TABLE made (id int); ALTER TABLE kept_too ADD m int; INSERT INTO kept VALUES (1, 2, 3);";
+    let shown = |table: &str| {
+        let outcome =
+            script(&scene, &[], &format!("in_database x -c '{edits}'; pgfresh diff x --table {table}"));
+        assert_eq!(outcome.code, Some(0), "{outcome}");
+        let lines = outcome.stdout.lines().map(str::trim_start);
+        lines.filter(|line| line.starts_with(['+', '-', '~'])).map(ToOwned::to_owned).collect::<Vec<_>>()
+    };
+    insta::assert_debug_snapshot!(["kept", "public.gone", "made"].map(shown));
+}
+
+#[test]
 fn failed_comparisons_print_one_line() {
     let scene = project("CREATE TABLE one (id int PRIMARY KEY);");
     let said = |text: &str| {
