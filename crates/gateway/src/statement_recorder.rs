@@ -86,6 +86,12 @@ impl StatementRecorder {
         !self.budget.is_empty()
     }
 
+    /// Returns true if all leases have a budget, but there has been no lease.
+    #[must_use]
+    pub fn has_unused_budget(&self) -> bool {
+        self.records_all() && !self.in_use.load(Ordering::Relaxed)
+    }
+
     /// Starts recording the lease `name`, which has just begun.
     pub fn record(&self, name: &str, leases: &Leases) {
         self.in_use.store(true, Ordering::Relaxed);
@@ -129,6 +135,7 @@ impl StatementRecorder {
             }
         }
         if !known && (asked || self.records_all()) {
+            self.in_use.store(true, Ordering::Relaxed);
             let recorded = Recorded::new(Some(since));
             if sessions > 1 && !self.records_all() {
                 // The record misses the statements of sessions that are already open, so it is incomplete.

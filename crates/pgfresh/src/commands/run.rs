@@ -51,14 +51,14 @@ pub(crate) fn execute(context: &Context, arguments: &Run) -> Result<ExitCode, Fa
     let statements = statements.map(StatementWatch::end).filter(|_| has_session && !interrupted);
     let seen = watch.map(|watch| watch.end(&service, &arguments.command));
     let (over, more) = service.recorder.finish();
-    let lagging = service.recorder.lagging();
+    let (lagging, unused_budget) = (service.recorder.lagging(), service.recorder.has_unused_budget());
     let unfired = service.gateway.faults().finish();
     end(context, arguments, &provisioner, service, code)?;
     if has_failed {
         return Err(leases_failed().exit_with(code.max(1)));
     }
     if !context.verbosity.is_quiet() {
-        advise(has_session, linger_use, settings, &provisioner);
+        advise(has_session, unused_budget, linger_use, settings, &provisioner);
     }
     let of_report = |failure: Failure| failure.after_command(code);
     let seen = seen.transpose().map_err(of_report)?;
@@ -110,12 +110,15 @@ fn end(
 /// Prints advice on how to use pgfresh, if there is any.
 fn advise(
     has_session: bool,
+    unused_budget: bool,
     linger_use: Option<LingerUse>,
     settings: &ResolvedSettings,
     provisioner: &Provisioner,
 ) {
     if !has_session {
         notice!("pgfresh: {NO_SESSION}");
+    } else if unused_budget {
+        notice!("pgfresh: {}", over_budget::UNUSED);
     }
     if let Some(linger_use) = linger_use
         && let Some(advice) = linger_advice::advice(linger_use, settings, &provisioner.cache)

@@ -308,6 +308,20 @@ fn a_run_fails_with_its_exceeded_budgets() {
 }
 
 #[test]
+fn a_budget_without_fresh_databases_is_reported() {
+    let scene = Scene::new(User::Ourselves);
+    let note = "pgfresh: [budget] had no effect, because the command did not connect to a fresh database, only to \
+        those of the server.\n";
+    for (script, expected) in [
+        ("SQL postgres -c 'SELECT 1' -c 'SELECT 2'", note),
+        ("SQL postgres -c 'SELECT 1'; SQL test_one -c 'SELECT 1'", ""),
+    ] {
+        let outcome = run(&scene, "statements = 1", script);
+        assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(0), expected), "{outcome}");
+    }
+}
+
+#[test]
 fn an_exceeded_budget_is_reported_once() {
     let scene = Scene::new(User::Ourselves);
     let script = "PGFRESH reset one --test 'suite > first' 2>&1; SQL one -c 'SELECT 1'
