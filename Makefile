@@ -35,6 +35,14 @@ check:
 test:
 	@env --default-signal=INT,QUIT,HUP scripts/test
 
+# The scripts that test the binary PGFRESH, the longest first. They often wait, so scripts/test runs three at once.
+scripts := test-script-clients test-compiled-clients test-http test-faults test-demo test-migration-tools check-recipes \
+	test-pages test-install test-devcontainer test-deploy
+.PHONY: binary-scripts $(scripts)
+binary-scripts: $(scripts)
+$(scripts):
+	@scripts/$@ $(PGFRESH)
+
 lint:
 	cargo fmt --check
 	cargo clippy --locked --workspace --all-targets $(features) -- -D warnings
