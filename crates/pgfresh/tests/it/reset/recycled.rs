@@ -128,7 +128,7 @@ fn sessions(cheap_ones: u32, most: usize) -> impl Strategy<Value = Vec<(Vec<Stri
 
 /// Returns the number of generated cases.
 fn cases() -> u32 {
-    depth::rounds(100)
+    depth::rounds(50)
 }
 
 #[test]

@@ -70,7 +70,7 @@ fn number(variable: &str) -> Option<u64> {
 
 /// Returns the number of generated cases for each major.
 fn cases() -> u32 {
-    depth::rounds(100)
+    depth::rounds(50)
 }
 
 /// Fails if there are findings. Prints the number of findings, and the first finding in full.
