@@ -35,13 +35,14 @@ check:
 test:
 	@env --default-signal=INT,QUIT,HUP scripts/test
 
-# The scripts that test the binary PGFRESH, the longest first. They often wait, so scripts/test runs three at once.
+# The scripts that test the binary PGFRESH, the longest first. They often wait, so scripts/test runs three at once. They
+# don't get make's flags, because cargo would look for make's job server.
 scripts := test-script-clients test-compiled-clients test-http test-faults test-demo test-migration-tools check-recipes \
 	test-pages test-install test-devcontainer test-deploy
 .PHONY: binary-scripts $(scripts)
 binary-scripts: $(scripts)
 $(scripts):
-	@scripts/$@ $(PGFRESH)
+	@env -u MAKEFLAGS -u MFLAGS scripts/$@ $(PGFRESH)
 
 lint:
 	cargo fmt --check
