@@ -1,6 +1,6 @@
 //! Reads JSON from request bodies (with limits on size and time) and writes JSON responses.
 
-use axum::body::{Body, Bytes};
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{FromRequest, Request};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
@@ -33,15 +33,20 @@ pub(crate) async fn ignore_body(request: Request) -> Result<Request, Problem> {
 }
 
 async fn read(request: Request) -> Result<Bytes, Problem> {
+    let too_long = || {
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::TooLong, "the body is too long")
+            .detail(format!("A body can have at most {LONGEST_BODY} bytes."))
+    };
+    // Refuse a body by its announced length, before the client sends it.
+    if request.body().size_hint().lower() > LONGEST_BODY as u64 {
+        return Err(too_long());
+    }
     let read = timeout(REQUEST_TIMEOUT, Bytes::from_request(request, &())).await.map_err(|_| {
         let message = format!("the request body was incomplete after {} s", REQUEST_TIMEOUT.as_secs());
         Problem::new(StatusCode::REQUEST_TIMEOUT, ErrorCode::TimedOut, message)
     })?;
     read.map_err(|rejection| match rejection.status() {
-        status @ StatusCode::PAYLOAD_TOO_LARGE => {
-            Problem::new(status, ErrorCode::TooLong, "the body is too long")
-                .detail(format!("A body can have at most {LONGEST_BODY} bytes."))
-        }
+        StatusCode::PAYLOAD_TOO_LARGE => too_long(),
         status => Problem::new(status, ErrorCode::BrokenBody, "could not read the body")
             .detail(format!("{}.", rejection.body_text())),
     })
@@ -90,5 +95,13 @@ mod tests {
         for wrong in [&br#"{"nmae":"a"}"#[..], b"[]", b"{", br#"{"name":1}"#, br#" ["a"]"#] {
             assert_eq!(parse::<Named>(wrong).unwrap_err().status, StatusCode::BAD_REQUEST);
         }
+    }
+
+    #[tokio::test]
+    async fn announced_length_is_enough_to_refuse_a_body() {
+        let body = |length: usize| Request::new(Body::from(vec![b' '; length]));
+        assert_eq!(read(body(LONGEST_BODY)).await.unwrap().len(), LONGEST_BODY);
+        let problem = read(body(LONGEST_BODY + 1)).await.unwrap_err();
+        assert_eq!(problem.status, StatusCode::PAYLOAD_TOO_LARGE);
     }
 }
