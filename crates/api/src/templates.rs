@@ -54,8 +54,8 @@ enum Number {
     HandedOut,
 }
 
-/// Returns true if only this API leases databases with this name. A lease with such a name lasts until the client
-/// returns the database, which is a copy of the template in its name.
+/// Returns true if only this API leases databases with this name. The name contains the name of the database's template.
+/// Such a lease lasts until the client returns the database.
 pub(crate) fn is_ours(name: &str) -> bool {
     let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let parts = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('_'));

@@ -29,12 +29,12 @@ const MIN_CLIFF_RATIO: f64 = 2.0;
 /// Minimum temperature rise for blaming a cliff on heat, in degrees. Not required if the disk itself reports that it
 /// throttles.
 const MIN_TEMPERATURE_RISE: f64 = 5.0;
-/// Maximum time between a cliff and the disk's own report for blaming the cliff on what the disk reports, in seconds.
+/// Maximum time between a cliff and the disk's own report for the report to explain the cliff, in seconds.
 /// The disk's counters have a resolution of a second, and the cliff's position is only known to within about one step.
 const MAX_REPORT_DISTANCE: f64 = 2.0;
 /// Minimum ratio between the rates' 90th and 10th percentiles for a disk to count as noisy.
 const MIN_NOISE_RATIO: f64 = 1.5;
-/// Minimum fraction of the time that tasks wait for CPUs, for blaming a disturbed soak on other programs.
+/// If tasks wait for CPUs for at least this fraction of the time, other programs are the cause of a disturbed soak.
 const MIN_BUSY_SHARE: f64 = 0.5;
 /// Minimum 99th percentile of the latencies for a disk to count as capped, in seconds and as a multiple of the median.
 /// Caps work in time slices of 100 ms.

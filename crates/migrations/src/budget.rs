@@ -79,7 +79,7 @@ impl MigrationBudget {
         })
     }
 
-    /// Returns an entry for each statement that may exceed a limit unseen.
+    /// Returns an entry for each statement that could not be observed, because it may exceed a limit.
     fn unobserved(&self, statements: &[ReportedStatement]) -> Vec<OverMigrationBudget> {
         let limits = [
             ("access_exclusive", self.access_exclusive.is_some()),
@@ -192,7 +192,7 @@ impl MigrationBudget {
 }
 
 impl TimeLimit {
-    /// Returns the longest time that exceeds the limit, for each transaction that exceeds it.
+    /// Returns an entry for each transaction that exceeds the limit, with the longest of its times.
     fn exceeded(&self, statements: &[ReportedStatement]) -> Vec<OverMigrationBudget> {
         let mut worst: Vec<(&ReportedStatement, OverMigrationBudget, f64)> = Vec::new();
         for (position, statement) in counting(statements) {
@@ -238,7 +238,7 @@ fn blocking<'l>(locks: &'l [RelationLock], modes: &RangeInclusive<LockMode>) -> 
     blocking.rev().max_by_key(|lock| (!lock.kind.is_index(), lock.mode))
 }
 
-/// Formats a time in the largest unit that needs no fraction, at most in seconds.
+/// Formats a time in seconds if it is a whole number of seconds, otherwise in a smaller unit.
 fn format_time(time: Duration) -> String {
     if time.subsec_millis() == 0 {
         format!("{} s", time.as_secs())

@@ -19,8 +19,8 @@ use crate::time::Time;
 use crate::wait::Cause;
 use pgwire::StatementKind;
 
-/// A number of sessions counts as usual if at least that many sessions are at work for this fraction of the time in
-/// the database.
+/// The usual number of sessions is the largest number that are at work at the same time for at least this fraction of
+/// the time in the database.
 const MIN_USUAL_SHARE: f64 = 0.05;
 /// Wait event of a backend that flushes a file right after creating it. Source: the tables of I/O wait events in the
 /// manuals of versions 13 to 18.
@@ -222,8 +222,8 @@ fn widths(samples: &[Snapshot]) -> Vec<f64> {
         Attribution::usual(&at_once, busy)
     };
     let until: Vec<f64> = samples.iter().map(&mut until).collect();
-    // Index of the last sample within one second after `at`. The second before that sample is identical to the second
-    // after `at`.
+    // Index of the last sample within one second after `at`. The window that ends at that sample is the window that
+    // starts at `at`.
     let later = |at: f64| samples.partition_point(|sample| sample.at <= at + WIDTH_WINDOW).saturating_sub(1);
     let whole = samples.first().map_or(0, |first| later(first.at));
     let around = |(place, sample): (usize, &Snapshot)| until[place.max(whole)].min(until[later(sample.at)]);

@@ -160,7 +160,7 @@ impl fmt::Display for KeptServer {
     }
 }
 
-/// Errors of a setup. The failed template doesn't enter the cache.
+/// Errors that occur during a setup. The failed template doesn't enter the cache.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
     /// A step returned an error.

@@ -26,7 +26,7 @@ pub enum EventStore {
     Url(String),
 }
 
-/// Error for a text that doesn't name a target.
+/// Error returned if a text isn't a valid target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ParseEventStoreError {
     /// The text is neither a target's name nor a URL of a known scheme.
@@ -124,7 +124,7 @@ impl EventsFixture {
     pub(crate) fn describe(&self) -> String {
         match self.server {
             Some(_) => format!("{}: {}, {}.", self.name, self.version, self.place),
-            None => format!("{}: {}, a server that was there.", self.name, self.version),
+            None => format!("{}: {}, an existing server.", self.name, self.version),
         }
     }
 

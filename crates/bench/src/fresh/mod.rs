@@ -90,7 +90,7 @@ impl Fresh {
         Ok((report, end.and(strange_end).err()))
     }
 
-    /// Measures how long it takes to reset a used database, as well as complete cycles, in which a test gets, uses and
+    /// Measures how long it takes to reset a used database, and to run a complete cycle, in which a test gets, uses and
     /// releases a database.
     ///
     /// # Errors

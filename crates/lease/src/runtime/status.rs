@@ -112,7 +112,7 @@ impl Leases {
         self.0.has_had_clients.load(Ordering::Relaxed)
     }
 
-    /// Returns how names have used their databases after the last sessions.
+    /// Returns how often clients returned to a database after its last session had closed.
     #[must_use]
     pub fn linger_use(&self) -> LingerUse {
         self.0.lock().table.linger_watch.seen
@@ -135,7 +135,9 @@ impl Leases {
             sender.send(())
         };
         if thread::Builder::new().spawn(look).is_err() || looked.recv_timeout(LAST_LOOK).is_err() {
-            tracing::warn!("the server does not answer: what all databases share was not looked at");
+            tracing::warn!(
+                "the server does not respond, so the state that all databases share was not checked"
+            );
         }
         self.status()
     }

@@ -9,8 +9,7 @@ use super::table_action::TableAction;
 use crate::sql_text::tokens;
 use crate::{LockMode, ObservedStatement, RelationLock, ReportedStatement};
 
-/// Shortest predicted time that matters, in seconds: rules ignore a scan or rewrite whose predicted range ends below
-/// it.
+/// Shortest predicted time that matters, in seconds. Rules ignore scans and rewrites that certainly take less.
 const UNNOTICED: f64 = 0.1;
 
 /// A statement that rules examine. All methods leave out relations that the migration itself created.
@@ -66,7 +65,7 @@ impl<'a> Facts<'a> {
         locks.filter(|lock| !lock.kind.is_index() && self.is_known(&lock.relation)).collect()
     }
 
-    /// Returns the locks that earlier statements of the transaction took, if they block writes or more.
+    /// Returns the locks that earlier statements of the transaction took and that block at least writes.
     pub(super) fn held(&self) -> Vec<&'a RelationLock> {
         let earlier = self.statements[..self.index].iter().filter(|earlier| !earlier.is_bookkeeping);
         let earlier: Vec<_> = earlier
@@ -105,8 +104,8 @@ impl<'a> Facts<'a> {
         actions.contains(&TableAction::ValidateConstraint)
     }
 
-    /// Returns the changes that a DO block made. Leaves out those of tables that it didn't lock, because a condition may
-    /// have prevented them.
+    /// Returns the changes that a DO block made. Omits changes to tables that the block didn't lock, because it may have
+    /// skipped them.
     pub(super) fn block(&self) -> Vec<SchemaChange> {
         let locks = self.locks();
         let is_locked = |name: &SqlName| {
@@ -129,7 +128,8 @@ impl<'a> Facts<'a> {
     }
 
     /// Returns the number of rows that the statement updated or deleted, with the name of the table that has most of
-    /// them. Partitions count as their partitioned table if the statement's text names it.
+    /// them. If the statement's text names a partitioned table,
+    /// its partitions' rows count as that table's.
     pub(super) fn changed(&self, named: Option<&SqlName>) -> (u64, Option<String>) {
         let known = || self.observed().changed.iter().filter(|changed| self.is_known(&changed.relation));
         let rows = known().map(|changed| changed.rows).sum();
@@ -162,7 +162,7 @@ impl<'a> Facts<'a> {
         !(self.rewritten().is_empty() && self.rebuilt().is_empty())
     }
 
-    /// Returns true if the statement takes longer the larger the table is, or if it failed because the template's rows
+    /// Returns true if the statement's duration grows with the size of the table, or if the statement failed because the template's rows
     /// violate a constraint.
     pub(super) fn is_long(&self) -> bool {
         let is_small = self.reported().predicted.is_some_and(|predicted| predicted.high < UNNOTICED);
@@ -217,7 +217,7 @@ impl<'a> Facts<'a> {
     /// Describes, in one short clause, what happens to old code that uses `used`.
     pub(super) fn broken(&self, used: &str) -> String {
         match self.reported().breaks.len() {
-            0 => format!("code that still uses {used} fails until its deployment"),
+            0 => format!("code that still uses {used} fails until its new version is deployed"),
             1 => "breaks a statement of the suite".to_owned(),
             count => format!("breaks {count} statements of the suite"),
         }

@@ -79,7 +79,7 @@ fn action_breaks(facts: &Facts<'_>, table: &SqlName, action: &TableAction) -> Op
         }
         TableAction::DropDefault { column } if is_required(facts, table, column) => {
             let danger = if facts.reported().breaks.is_empty() {
-                format!("code that inserts rows without {column} fails until its deployment")
+                format!("code that inserts rows without {column} fails until its new version is deployed")
             } else {
                 facts.broken(column)
             };

@@ -172,7 +172,7 @@ pub(super) enum ObjectKind {
     Role,
 }
 
-/// Returns true if `text` has `role` where SQL, a URL or a configuration has the name of a role, such as after `OWNER
+/// Returns true if `role` appears in `text` where SQL, a URL or a configuration names a role, for example after `OWNER
 /// TO`.
 fn names_role(text: &str, role: &str) -> bool {
     const BEFORE: [&str; 7] = ["to", "owner", "authorization", "role", "user", "username", "group"];

@@ -147,7 +147,7 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Counts a file. Returns false if the file exceeds [`MAX_FILES`]. Reports only the first file that does.
+    /// Counts a file. Returns false for each file after the first [`MAX_FILES`], and reports only the first of these.
     fn may_read(&mut self, path: &Path) -> bool {
         self.files += 1;
         if self.files == MAX_FILES + 1 {
@@ -195,7 +195,7 @@ impl<'a> Loader<'a> {
                 }
             }
         }
-        // Docker Compose takes the value of a variable without a value from its own environment.
+        // If a variable has no value in the file, Docker Compose looks it up in its own environment.
         let inherited = |name: &str| self.variables.get(name).unwrap_or_default().to_owned();
         for (name, value) in node.get("environment").map(Node::pairs).unwrap_or_default() {
             let value = value.unwrap_or_else(|| inherited(&name));
