@@ -95,6 +95,8 @@ pub enum SessionEventKind {
         /// Time from the client's startup message until the session had a backend, including the time to create a
         /// database.
         waited: Duration,
+        /// The session's user, with U+FFFD in place of invalid UTF-8.
+        user: Arc<str>,
         /// Process id of the backend, or 0 if the server doesn't report it.
         backend: i32,
     },

@@ -32,6 +32,8 @@ pub(crate) struct Taps {
 /// The listeners that a session has in addition to the gateway-wide ones.
 #[derive(Debug, Default)]
 pub(crate) struct SessionListeners {
+    /// The session's user. Empty without an event log, which alone needs it.
+    pub(crate) user: Arc<str>,
     pub(crate) record: Option<SharedRecord>,
     pub(crate) collector: Option<SessionCollector>,
     /// The transcription, and the session's startup parameters.
@@ -58,11 +60,14 @@ impl Taps {
         leases: &Leases,
     ) -> SessionListeners {
         let record = self.record(database, settings, leases);
+        let user = self.events.log().and_then(|_| params.user()).unwrap_or_default();
+        let user = String::from_utf8_lossy(user).into();
         if params.is_replication() {
-            return SessionListeners { record, ..SessionListeners::default() };
+            return SessionListeners { user, record, ..SessionListeners::default() };
         }
         let transcription = lock(&self.transcription).clone();
         SessionListeners {
+            user,
             record,
             collector: self.collector(database, params, leases),
             transcription: transcription.map(|transcription| (transcription, params.clone())),
@@ -96,7 +101,7 @@ impl Taps {
         listeners: SessionListeners,
     ) -> Option<Box<Tap>> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let SessionListeners { record, collector, transcription, replica } = listeners;
+        let SessionListeners { user, record, collector, transcription, replica } = listeners;
         let backend = key.map_or(0, CancelKey::process);
         let transcriber = transcription
             .and_then(|(transcription, params)| transcription.session(database, &params, backend));
@@ -117,7 +122,7 @@ impl Taps {
         let listeners = Subscribers { session, database, events, ring, record, collector, replica };
         let now = Instant::now();
         let waited = now.saturating_duration_since(since);
-        listeners.log_event(now, SessionEventKind::Began { waited, backend });
+        listeners.log_event(now, SessionEventKind::Began { waited, user, backend });
         Some(Box::new(Tap { tracker: needs_statements.then_some(tracker), listeners, transcriber }))
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use gateway::{EventLog, SessionEvent, SessionEventKind};
-use profile::{Circumstances, CompletedStatement, Feed, Pace, Profile, Recorder, Target};
+use profile::{Circumstances, CompletedStatement, Feed, LingerWait, Pace, Profile, Recorder, Target};
 
 use crate::failure::Failure;
 use crate::service::Service;
@@ -32,8 +32,14 @@ impl Watch {
         })
     }
 
-    /// Ends the profile. `command` is the command that ran while the profile was recorded.
-    pub(crate) fn end(self, service: &Service, command: &[OsString]) -> Result<Profile, Failure> {
+    /// Ends the profile. `command` is the command that ran while the profile was recorded, and `linger` is the time
+    /// that it would have saved without lingering.
+    pub(crate) fn end(
+        self,
+        service: &Service,
+        command: &[OsString],
+        linger: Option<LingerWait>,
+    ) -> Result<Profile, Failure> {
         let recording = self.recorder.stop()?;
         let [few, many] = TRIALS;
         let trials = if recording.seconds < LONG.as_secs_f64() { few } else { many };
@@ -42,6 +48,7 @@ impl Watch {
             command: Some(user_command::to_line(command)),
             boot: Some(service.times.boot.as_secs_f64()),
             template: Some(service.times.template.as_secs_f64()),
+            linger,
             ..Circumstances::default()
         };
         let profile = Profile::new(recording, circumstances);
@@ -60,8 +67,8 @@ fn feed(log: EventLog) -> Feed {
         let (entries, lost) = log.take();
         for SessionEvent { session, database, at, kind } in &entries {
             match kind {
-                SessionEventKind::Began { waited, backend } => {
-                    exact.session_started(*session, *waited, database, *backend);
+                SessionEventKind::Began { waited, user, backend } => {
+                    exact.session_started(*session, *waited, user, database, *backend);
                 }
                 SessionEventKind::Requested => exact.request_sent(*session, *at),
                 SessionEventKind::Ended => exact.session_ended(*session, *at, statements),

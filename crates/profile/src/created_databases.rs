@@ -16,19 +16,32 @@ pub(crate) struct CreatedDatabases {
     pub(crate) sessions: u64,
     /// How long clients waited for these sessions, in seconds.
     pub(crate) waited: f64,
+    /// Those of these sessions that a connection pool would have spared: their number, and how long clients waited for
+    /// them, in seconds.
+    pub(crate) spared: (u64, f64),
     /// Names of databases that haven't had a session yet.
     unused: HashSet<String>,
-    /// All other open sessions, with how many seconds each client waited for its session.
-    open_sessions: HashMap<u64, f64>,
+    /// All other open sessions.
+    open_sessions: HashMap<u64, StartedSession>,
+}
+
+/// A session that may turn out to exist only because of created databases.
+#[derive(Debug, Clone, Copy)]
+struct StartedSession {
+    /// How long the client waited for the session, in seconds.
+    waited: f64,
+    /// True if a connection pool would have spared the session.
+    is_spared: bool,
 }
 
 impl CreatedDatabases {
-    /// Records the start of a session.
-    pub(crate) fn session_started(&mut self, session: u64, waited: f64, database: &str) {
+    /// Records the start of a session. `is_spared` is true if a connection pool would have spared the session.
+    pub(crate) fn session_started(&mut self, session: u64, waited: f64, database: &str, is_spared: bool) {
+        let started = StartedSession { waited, is_spared };
         if self.unused.remove(database) {
-            self.add(waited);
+            self.add(started);
         } else {
-            self.open_sessions.insert(session, waited);
+            self.open_sessions.insert(session, started);
         }
     }
 
@@ -37,8 +50,8 @@ impl CreatedDatabases {
         if kind != StatementKind::Database {
             return;
         }
-        if let Some(waited) = self.open_sessions.remove(&session) {
-            self.add(waited);
+        if let Some(started) = self.open_sessions.remove(&session) {
+            self.add(started);
         }
         if let Some(name) = created_name(statement) {
             self.count += 1;
@@ -51,9 +64,13 @@ impl CreatedDatabases {
         self.open_sessions.remove(&session);
     }
 
-    fn add(&mut self, waited: f64) {
+    fn add(&mut self, StartedSession { waited, is_spared }: StartedSession) {
         self.sessions += 1;
         self.waited += waited;
+        if is_spared {
+            self.spared.0 += 1;
+            self.spared.1 += waited;
+        }
     }
 }
 
@@ -77,19 +94,20 @@ mod tests {
             made.statement_completed(session, sql, StatementKind::Database);
         };
         // The first session creates a database, two sessions use the database, and one session drops it.
-        made.session_started(1, 0.1, "postgres");
+        made.session_started(1, 0.1, "postgres", false);
         made.statement_completed(1, "SELECT 1", StatementKind::Select);
         run(&mut made, 1, "CREATE DATABASE Own");
         run(&mut made, 1, "CREATE DATABASE \"Other\"\"s\" TEMPLATE app");
         made.session_ended(1);
         for (session, database) in [(2, "own"), (3, "own"), (4, "Other\"s"), (5, "app")] {
-            made.session_started(session, 0.2, database);
+            made.session_started(session, 0.2, database, false);
             made.statement_completed(session, "SELECT 1", StatementKind::Select);
         }
-        made.session_started(6, 0.4, "postgres");
+        made.session_started(6, 0.4, "postgres", true);
         run(&mut made, 6, "DROP DATABASE own");
         run(&mut made, 6, "DROP DATABASE \"Other\"\"s\"");
         assert_eq!((made.count, made.sessions), (2, 4));
         assert!((made.waited - 0.9).abs() < 1e-9, "{made:?}");
+        assert_eq!(made.spared, (1, 0.4));
     }
 }

@@ -85,7 +85,8 @@ mod tests {
         let mut recording = recording(&of_database);
         let mut exact = GatewayTimes::new(Instant::now());
         let wait = |exact: &mut GatewayTimes, session, milliseconds, database: &str| {
-            exact.session_started(session, Duration::from_millis(milliseconds), &database.into(), 7);
+            let user = &"app".into();
+            exact.session_started(session, Duration::from_millis(milliseconds), user, &database.into(), 7);
         };
         for test in 0..10 {
             wait(&mut exact, 3 * test, 2, "postgres");
@@ -115,7 +116,10 @@ mod tests {
         assert!((after(&found(&recording, &fresh)[0]) - 0.90).abs() < 1e-9);
         // With longer times, the remaining sessions become a finding about a pool, which must come second.
         let exact = recording.exact.as_mut().unwrap();
-        (100..300).for_each(|session| wait(exact, session, 1, "app"));
+        for session in 100..300 {
+            wait(exact, session, 1, "app");
+            exact.session_ended(session, Instant::now(), &mut recording.statements);
+        }
         let names: Vec<_> =
             found(&recording, &Circumstances::default()).into_iter().map(|one| one.name).collect();
         assert_eq!(names, [DATABASES, SESSIONS]);

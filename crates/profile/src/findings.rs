@@ -9,7 +9,7 @@ use sys::Shortage;
 use self::prediction::{MODEL_ERROR, mark_uncertain};
 use crate::attribution::Attribution;
 use crate::circumstances::{Circumstances, percent, seconds};
-use crate::ranking::{SESSIONS, rank};
+use crate::ranking::rank;
 use crate::recording::Recording;
 use crate::time::Time;
 use crate::wait::Cause;
@@ -21,9 +21,6 @@ pub(crate) const MIN_SHARE: f64 = 0.1;
 /// Minimum fraction of the whole time that the server must be at work. If the fraction is smaller, the database can't
 /// be the problem.
 const MIN_DATABASE_SHARE: f64 = 0.25;
-
-/// Minimum number of new sessions for a finding about them. The server also counts the sessions of other programs.
-const MIN_SESSIONS: f64 = 10.0;
 
 /// The data that findings are derived from.
 pub(crate) struct Analysis<'a> {
@@ -42,6 +39,7 @@ impl Analysis<'_> {
             self.migrations(),
             self.databases(),
             self.sessions(),
+            self.linger(),
             self.locks(),
             self.clients(),
         ]
@@ -60,7 +58,7 @@ impl Analysis<'_> {
         findings
     }
 
-    fn is_significant(&self, time: Time) -> bool {
+    pub(crate) fn is_significant(&self, time: Time) -> bool {
         self.attribution.share(time.saved) >= MIN_SHARE
     }
 
@@ -173,27 +171,6 @@ impl Analysis<'_> {
         time.with_savings_of(Time::default(), self.attribution.width)
     }
 
-    /// Returns a finding about the cost of new sessions, or `None` if the number of sessions is unknown.
-    fn sessions(&self) -> Option<Finding> {
-        let (mut count, mut spent) = self.connecting()?;
-        if self.has_made_databases() {
-            // Fresh databases would save these sessions, whereas a pool wouldn't.
-            let (made, waited) = self.for_databases();
-            (count, spent) = (count - made, (spent - waited).max(0.0));
-        }
-        let time = self.waiting_for_sessions(spent);
-        (count >= MIN_SESSIONS && self.is_significant(time)).then(|| Finding {
-            name: SESSIONS.to_owned(),
-            evidence: format!(
-                "{count} sessions at {} each are {} of the time.",
-                seconds(spent / count.max(1.0)),
-                self.share(time)
-            ),
-            gain: Some(self.gain(time.saved)),
-            remedy: "Keep connections open across tests, in the suite's own pool.".to_owned(),
-        })
-    }
-
     /// Returns the number of new sessions, and how many seconds clients waited for them.
     pub(crate) fn connecting(&self) -> Option<(f64, f64)> {
         let connections = self.recording.exact.as_ref().map(|exact| exact.connected);
@@ -301,6 +278,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::attribution::tests::recording;
     use crate::gateway_times::GatewayTimes;
+    use crate::interner::Interner;
     use crate::machine::MachineUsage;
 
     /// Samples with a single session each.
@@ -433,7 +411,11 @@ pub(crate) mod tests {
         }
         let (mut exact, mut idle) =
             (GatewayTimes::new(Instant::now()), recording(&samples(&[], 0, &[], 100)));
-        (0..100).for_each(|_| exact.session_started(7, Duration::from_millis(5), &"d".into(), 7));
+        let mut statements = Interner::default();
+        for _ in 0..100 {
+            exact.session_started(7, Duration::from_millis(5), &"app".into(), &"d".into(), 7);
+            exact.session_ended(7, Instant::now(), &mut statements);
+        }
         idle.exact = Some(exact);
         assert_eq!(found(&idle, &Circumstances::default())[0].name, "Tests open many sessions");
         let mut short = recording(&samples(&[], 0, &[], 1));

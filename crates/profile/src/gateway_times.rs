@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use crate::completed_statement::CompletedStatement;
 use crate::created_databases::CreatedDatabases;
 use crate::interner::Interner;
+use crate::spared_sessions::SparedSessions;
 use crate::test_records::TestRecords;
 use crate::time::Time;
 use pgwire::{NormalizedStatement, StatementKind};
@@ -51,6 +52,7 @@ pub struct GatewayTimes {
     /// Number of sessions started, and the total number of seconds clients waited for them.
     pub(crate) connected: (u64, f64),
     pub(crate) made: CreatedDatabases,
+    pub(crate) spared: SparedSessions,
 }
 
 /// A session that is at work or has an open transaction.
@@ -85,14 +87,23 @@ impl GatewayTimes {
             clean_up: (Time::default(), 0),
             connected: (0, 0.0),
             made: CreatedDatabases::default(),
+            spared: SparedSessions::default(),
         }
     }
 
-    /// Records the start of a session with its database and its backend. `waited` is how long the client waited for
-    /// the session.
-    pub fn session_started(&mut self, session: u64, waited: Duration, database: &Arc<str>, backend: i32) {
+    /// Records the start of a session with its user, its database and its backend. `waited` is how long the client
+    /// waited for the session.
+    pub fn session_started(
+        &mut self,
+        session: u64,
+        waited: Duration,
+        user: &Arc<str>,
+        database: &Arc<str>,
+        backend: i32,
+    ) {
         self.tests.session_started(database);
-        self.made.session_started(session, waited.as_secs_f64(), database);
+        let is_spared = self.spared.session_started(session, waited.as_secs_f64(), user, database);
+        self.made.session_started(session, waited.as_secs_f64(), database, is_spared);
         self.backends.insert(backend);
         self.connected.0 += 1;
         self.connected.1 += waited.as_secs_f64();
@@ -115,6 +126,7 @@ impl GatewayTimes {
     /// Records the end of the test that used `database`. `name` is the test's name as reported by the test runner.
     pub fn test_ended(&mut self, database: &str, name: Option<&str>) {
         self.tests.test_ended(database, name);
+        self.spared.test_ended(database);
     }
 
     /// Records that the gateway's reports are incomplete.
@@ -132,6 +144,7 @@ impl GatewayTimes {
     ) {
         self.advance(at);
         self.made.session_ended(session);
+        self.spared.session_ended(session);
         let Some(left) = self.sessions.remove(&session) else { return };
         self.open -= usize::from(left.open);
         if let Some((since, shared)) = left.working {

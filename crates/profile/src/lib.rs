@@ -21,6 +21,8 @@ mod profile;
 mod ranking;
 mod recorder;
 mod recording;
+mod session_findings;
+mod spared_sessions;
 mod statement_counts;
 mod summary;
 mod target;
@@ -31,7 +33,7 @@ mod timeline;
 mod wait;
 
 pub use attribution::Attribution;
-pub use circumstances::Circumstances;
+pub use circumstances::{Circumstances, LingerWait};
 pub use completed_statement::CompletedStatement;
 pub use error::ProfileError;
 pub use gateway_times::GatewayTimes;

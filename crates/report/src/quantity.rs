@@ -97,10 +97,10 @@ pub struct Quantity {
 }
 
 impl Quantity {
-    /// Creates a quantity of `value` times `unit`.
+    /// Creates a quantity of `value` times `unit`. A negative zero, such as the sum of no numbers, becomes zero.
     #[must_use]
     pub fn new(value: f64, unit: Unit) -> Self {
-        Self { value, unit }
+        Self { value: value + 0.0, unit }
     }
 
     /// Returns the number in human-readable form, and the symbol of the multiple used.
@@ -214,6 +214,7 @@ pub(crate) mod tests {
         assert_eq!(read(1.234e-20, Unit::Seconds), "1.23e-11 ns");
         assert_eq!(read(1e300, Unit::Ratio), "1.00e300 ×");
         assert_eq!(read(-0.0, Unit::Seconds), "0 s");
+        assert!(Quantity::new([0.0_f64; 0].iter().sum(), Unit::Seconds).value.is_sign_positive());
         assert_eq!(read(f64::NAN, Unit::Seconds), "NaN s");
         assert_eq!(read(f64::NEG_INFINITY, Unit::Ratio), "-inf ×");
     }

@@ -49,7 +49,11 @@ pub(crate) fn execute(context: &Context, arguments: &Run) -> Result<ExitCode, Fa
     let (has_session, has_failed) = (service.leases.has_had_clients(), service.leases.have_failed());
     let linger_use = Some(service.leases.linger_use()).filter(|_| service.leases.can_reset());
     let statements = statements.map(StatementWatch::end).filter(|_| has_session && !interrupted);
-    let seen = watch.map(|watch| watch.end(&service, &arguments.command));
+    let avoidable_wait =
+        linger_use.and_then(|linger_use| linger_advice::avoidable_wait(linger_use, settings));
+    // The profile has a finding in place of the advice.
+    let linger_use = linger_use.filter(|_| watch.is_none());
+    let seen = watch.map(|watch| watch.end(&service, &arguments.command, avoidable_wait));
     let (over, more) = service.recorder.finish();
     let (lagging, unused_budget) = (service.recorder.lagging(), service.recorder.has_unused_budget());
     let unfired = service.gateway.faults().finish();
