@@ -30,8 +30,9 @@ use crate::{Diagnosis, DoctorError};
 const ROUNDS: u32 = 12;
 /// Number of commits in a trial run. The trial run determines how many commits fit into a round.
 const PROBE_COMMITS: usize = 20;
-/// Minimum and maximum number of commits of each kind per round.
-const COMMITS_PER_ROUND: (f64, f64) = (2.0, 2000.0);
+/// Minimum and maximum number of commits of each kind per round. The server may be in production, so even the maximum
+/// only adds up to a few hundred commits.
+const COMMITS_PER_ROUND: (f64, f64) = (2.0, 12.0);
 /// Settings that affect a suite's speed. Source: docs/settings.md.
 const SETTINGS: [&str; 10] = [
     "fsync",
@@ -158,9 +159,7 @@ impl RemoteExamination {
         let probe =
             parse_times(&self.psql(&timing_script(&[(COMMIT, PROBE_COMMITS), (ROUND_TRIP, PROBE_COMMITS)]))?);
         let round: f64 = probe.iter().sum::<f64>() / as_f64(PROBE_COMMITS) * 2.0;
-        let per_round = self.length.as_secs_f64() / f64::from(ROUNDS);
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within EACH")]
-        let each = (per_round / round.max(1e-6)).clamp(COMMITS_PER_ROUND.0, COMMITS_PER_ROUND.1) as usize;
+        let each = commits_per_round(self.length, round);
         let mut blocks = Vec::new();
         let kinds = [(COMMIT, each), (ASYNCHRONOUS, each), (ROUND_TRIP, each)];
         for round in 0..ROUNDS {
@@ -182,6 +181,16 @@ impl RemoteExamination {
         commits.each = each;
         Ok(commits)
     }
+}
+
+/// Returns how many commits of each kind a round has if the rounds together may take `length`. `each` is the time for
+/// one commit of each kind, in seconds.
+fn commits_per_round(length: Duration, each: f64) -> usize {
+    let per_round = length.as_secs_f64() / f64::from(ROUNDS);
+    let (least, most) = COMMITS_PER_ROUND;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within COMMITS_PER_ROUND")]
+    let count = (per_round / each.max(1e-6)).clamp(least, most) as usize;
+    count
 }
 
 /// The setting before a block of statements, which identifies their kind. Empty for `SELECT 1`.
@@ -495,6 +504,14 @@ mod tests {
             "{script}"
         );
         assert_eq!(parse_times("Time: 1.500 ms\nx\nTime: 61000.000 ms (01:01.000)\n"), [0.0015, 61.0]);
+    }
+
+    #[test]
+    fn fast_servers_get_few_hundred_commits() {
+        let writing =
+            |each| PROBE_COMMITS + 2 * ROUNDS as usize * commits_per_round(Duration::from_secs(10), each);
+        // docs/doctor.md has the first number.
+        assert_eq!([1e-4, 0.2, 60.0].map(writing), [308, 116, 68]);
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub(crate) fn avoidable_wait(seen: LingerUse, settings: &ResolvedSettings) -> Op
 
 fn wait(LingerUse { names, is_used, waited }: LingerUse) -> Option<LingerWait> {
     let is_due = names >= LEAST_NAMES && !is_used && !waited.is_zero();
-    is_due.then(|| LingerWait { names, waited: waited.as_secs_f64() })
+    is_due.then_some(LingerWait { names, waited: waited.as_secs_f64() })
 }
 
 fn text(LingerWait { names, waited }: LingerWait) -> String {
