@@ -136,7 +136,8 @@ fn summarize_counts(counted: &Counted) -> String {
             let longest = lines.first().map_or_else(String::new, |first| {
                 format!("; {} in {:.0} of {}", seconds(first.seconds), first.runs, first.statement.text)
             });
-            format!("by pg_stat_statements: {} in {runs:.0} runs{longest}", seconds(time))
+            let noun = if runs == 1.0 { "run" } else { "runs" };
+            format!("by pg_stat_statements: {} in {runs:.0} {noun}{longest}", seconds(time))
         }
     }
 }

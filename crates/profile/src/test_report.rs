@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use report::{Cell, Column, Finding, MeasuredTest, MeasuredTests, Quantity, Table, Unit, as_f64, cut};
+use report::{
+    Cell, Column, Finding, MeasuredTest, MeasuredTests, Quantity, Table, Unit, as_f64, counted, cut,
+};
 use serde_json::{Value, json};
 
 use crate::circumstances::{percent, seconds};
@@ -229,7 +231,9 @@ impl<'a> Tests<'a> {
             let n_plus_one =
                 n_plus_one.map_or_else(String::new, |one| format!(", N+1: {}", self.summarize(one)));
             let time = seconds(record.time.sessions);
-            format!("{time} {}: {} statements{n_plus_one}", record.name, record.statements)
+            let statements = usize::try_from(record.statements).unwrap_or(usize::MAX);
+            let statements = counted(statements, "statement", "statements");
+            format!("{time} {}: {statements}{n_plus_one}", record.name)
         })
     }
 
@@ -257,7 +261,11 @@ impl<'a> Tests<'a> {
             )
         });
         let others = found.len().saturating_sub(MAX_NAMED_TESTS);
-        let others = if others > 0 { format!("; so do {others} more tests") } else { String::new() };
+        let others = match others {
+            0 => String::new(),
+            1 => "; so does 1 more test".to_owned(),
+            _ => format!("; so do {others} more tests"),
+        };
         (!found.is_empty()).then(|| Finding {
             name: "One query for each row (N+1)".to_owned(),
             evidence: format!("{}{others}.", named.collect::<Vec<_>>().join("; ")),
@@ -325,6 +333,9 @@ mod tests {
         let slowest = tests.slowest(1).next().unwrap();
         assert!(slowest.starts_with("1.00 s test_slow: 51 statements, N+1: 50 × SELECT"), "{slowest}");
         assert!(Tests { records: &records[2..], ..tests }.finding().is_none());
+        let single = [TestRecord { statements: 1, ..record("test_one", &[]) }];
+        let line = Tests { records: &single, ..tests }.slowest(1).next();
+        assert_eq!(line.as_deref(), Some("1.00 s test_one: 1 statement"));
     }
 
     #[test]
