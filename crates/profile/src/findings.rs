@@ -219,11 +219,11 @@ impl Analysis<'_> {
             let evidence = format!("The server had nothing to do.{cpu}");
             return Finding { name: name.to_owned(), evidence, gain: None, remedy: remedy.to_owned() };
         }
-        let [now, after] = [*wall, self.duration_without(database.saved)].map(seconds);
-        let gain = if now == after {
+        let [now, outside] = [*wall, self.attribution.idle_seconds()].map(seconds);
+        let gain = if now == outside {
             String::new()
         } else {
-            format!("; if that took no time at all, {now} would become {after}")
+            format!("; even if that took no time at all, {outside} of {now} would remain")
         };
         let evidence = format!("The server is at work for {} of the time{gain}.{cpu}", percent(share));
         let (name, remedy) = if slight {
@@ -432,6 +432,17 @@ pub(crate) mod tests {
         }
     }
 
+    /// Sessions that start one after another are at work together only for a while, so a prediction would save less.
+    #[test]
+    fn remaining_time_is_the_time_outside() {
+        let [one, two]: [&[&str]; 2] = [&["a:SELECT 1:cpu"], &["a:SELECT 1:cpu", "b:SELECT 1:cpu"]];
+        let samples = [vec![one; 20], vec![two; 70], vec![&[]; 10]].concat();
+        let finding = found(&recording(&samples), &Circumstances::default()).remove(0);
+        let expected =
+            "at work for 90 % of the time; even if that took no time at all, 100 ms of 1.00 s would remain.";
+        assert!(finding.evidence.contains(expected), "{finding:?}");
+    }
+
     #[test]
     fn unused_server_yields_no_client_finding() {
         let mut idle = recording(&samples(&[], 0, &[], 100));
@@ -442,7 +453,7 @@ pub(crate) mod tests {
         idle.exact = Some(GatewayTimes::new(Instant::now()));
         assert_eq!(name(&idle), "No client connected to the database");
         let text = format!("{:?}", found(&idle, &Circumstances::default()));
-        assert!(!text.contains("would become"), "{text}");
+        assert!(!text.contains("would remain"), "{text}");
     }
 
     proptest! {
