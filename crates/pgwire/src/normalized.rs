@@ -117,6 +117,12 @@ impl NormalizedStatement {
         }
     }
 
+    /// Returns a placeholder for a statement of unknown text that has no response yet.
+    #[must_use]
+    pub fn running() -> Self {
+        Self { kind: StatementKind::Other, text: "(a statement was still running)".to_owned(), clears: false }
+    }
+
     /// Returns a placeholder for the start of a session, which has no statement.
     #[must_use]
     pub fn connecting() -> Self {

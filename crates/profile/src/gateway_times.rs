@@ -31,6 +31,10 @@ pub struct GatewayTimes {
     /// Sum of all seconds, each divided by the number of sessions at work during that second.
     pub(crate) shared: f64,
     sessions: HashMap<u64, Session>,
+    /// Backend and database of each session that has started and hasn't ended.
+    places: HashMap<u64, SessionPlace>,
+    /// Number of statements that were still running at the end of the recording.
+    pub(crate) unfinished: usize,
     /// Number of sessions at work right now.
     pub(crate) at_work: usize,
     /// Number of sessions that are waiting for their client with a transaction open.
@@ -55,6 +59,14 @@ pub struct GatewayTimes {
     pub(crate) spared: SparedSessions,
 }
 
+/// Backend and database of a session.
+#[derive(Debug, Clone)]
+struct SessionPlace {
+    /// The backend's process ID, or 0 if the server doesn't report it.
+    backend: i32,
+    database: Arc<str>,
+}
+
 /// A session that is at work or has an open transaction.
 #[derive(Debug, Clone, Copy, Default)]
 struct Session {
@@ -73,6 +85,8 @@ impl GatewayTimes {
             now: 0.0,
             shared: 0.0,
             sessions: HashMap::new(),
+            places: HashMap::new(),
+            unfinished: 0,
             at_work: 0,
             open: 0,
             known: HashMap::new(),
@@ -105,6 +119,7 @@ impl GatewayTimes {
         let is_spared = self.spared.session_started(session, waited.as_secs_f64(), user, database);
         self.made.session_started(session, waited.as_secs_f64(), database, is_spared);
         self.backends.insert(backend);
+        self.places.insert(session, SessionPlace { backend, database: Arc::clone(database) });
         self.connected.0 += 1;
         self.connected.1 += waited.as_secs_f64();
     }
@@ -145,16 +160,41 @@ impl GatewayTimes {
         self.advance(at);
         self.made.session_ended(session);
         self.spared.session_ended(session);
-        let Some(left) = self.sessions.remove(&session) else { return };
-        self.open -= usize::from(left.open);
-        if let Some((since, shared)) = left.working {
-            self.at_work -= 1;
-            let spent = Time { wall: self.shared - shared, sessions: self.now - since, ..Time::default() };
-            self.statements
-                .entry(statements.intern(NormalizedStatement::interrupted()))
-                .or_default()
-                .0
-                .add_time(spent);
+        if let Some(left) = self.sessions.remove(&session) {
+            self.open -= usize::from(left.open);
+            if let Some(since) = left.working {
+                self.at_work -= 1;
+                self.add_incomplete(session, since, statements.intern(NormalizedStatement::interrupted()));
+            }
+        }
+        self.places.remove(&session);
+    }
+
+    /// Ends the recording at `at`. A statement that is still running counts with its time so far. `seen` returns the
+    /// statement that samples saw in a backend after a moment, in seconds since the start of the recording.
+    pub(crate) fn end(
+        &mut self,
+        at: Instant,
+        statements: &mut Interner<NormalizedStatement>,
+        seen: impl Fn(i32, f64) -> Option<u32>,
+    ) {
+        self.advance(at);
+        let at_work: Vec<_> =
+            self.sessions.iter().filter_map(|(session, state)| Some((*session, state.working?))).collect();
+        self.unfinished = at_work.len();
+        for (session, since) in at_work {
+            let seen = self.places.get(&session).and_then(|place| seen(place.backend, since.0));
+            let statement = seen.unwrap_or_else(|| statements.intern(NormalizedStatement::running()));
+            self.add_incomplete(session, since, statement);
+        }
+    }
+
+    /// Adds the time of a statement that has no response. `since` is the start of the session's current work.
+    fn add_incomplete(&mut self, session: u64, (since, shared): (f64, f64), statement: u32) {
+        let spent = Time { wall: self.shared - shared, sessions: self.now - since, ..Time::default() };
+        self.statements.entry(statement).or_default().0.add_time(spent);
+        if let Some(place) = self.places.get(&session) {
+            self.databases.entry(Arc::clone(&place.database)).or_default().add_time(spent);
         }
     }
 
@@ -356,6 +396,23 @@ mod tests {
         assert_eq!(causes.len(), 3, "{causes:?}");
         assert!(["WAL sync", "CPU"].iter().all(|name| causes.contains(&(name, 30.0))), "{causes:?}");
         assert!(causes.contains(&("lock", 1.0)), "{causes:?}");
+    }
+
+    #[test]
+    fn running_statement_counts_until_the_end() {
+        let (begun, mut statements) = (Instant::now(), Interner::default());
+        let mut exact = GatewayTimes::new(begun);
+        for (session, backend) in [(1, 11), (2, 0)] {
+            exact.session_started(session, Duration::ZERO, &"app".into(), &"d".into(), backend);
+            exact.request_sent(session, begun);
+        }
+        let sleep = statements.intern(NormalizedStatement::read("SELECT pg_sleep(20)"));
+        let seen = |backend, _| (backend == 11).then_some(sleep);
+        exact.end(begun + Duration::from_millis(400), &mut statements, seen);
+        let of = |statement: u32| in_ms(exact.statements[&statement].0);
+        let unseen = statements.intern(NormalizedStatement::running());
+        assert_eq!([of(sleep), of(unseen)], [(200.0, 400.0); 2]);
+        assert_eq!((exact.unfinished, in_ms(exact.databases["d"])), (2, in_ms(exact.database)));
     }
 
     #[test]

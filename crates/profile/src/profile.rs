@@ -312,6 +312,15 @@ impl Profile {
             them."
                 .to_owned(),
         );
+        match exact.as_ref().map_or(0, |exact| exact.unfinished) {
+            0 => {}
+            1 => {
+                notes.push("A statement was still running at the end. Its time until then counts.".to_owned())
+            }
+            count => notes.push(format!(
+                "{count} statements were still running at the end. Their time until then counts."
+            )),
+        }
         if let Some(Counted::Unavailable(why)) = &self.recording.counted {
             notes.push(format!("The server did not count statements: {why}."));
         }

@@ -243,8 +243,14 @@ impl Sampler {
 
     fn finish(mut self) -> Recording {
         self.read_feed();
-        if let Some(exact) = &mut self.recording.exact {
-            exact.advance(Instant::now());
+        let Recording { exact, samples, sessions, statements, .. } = &mut self.recording;
+        if let Some(exact) = exact {
+            exact.end(Instant::now(), statements, |backend, since| {
+                let later = samples.iter().rev().take_while(|sample| sample.at >= since);
+                let mut seen = later.flat_map(|sample| &sample.seen);
+                let found = seen.find(|seen| sessions.get(seen.session).pid == backend)?;
+                (found.state == State::Active).then_some(found.statement)
+            });
         }
         let Self { mut client, target, before, counts, observer, begun, mut recording, .. } = self;
         recording.seconds = begun.elapsed().as_secs_f64();
