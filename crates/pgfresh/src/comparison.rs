@@ -30,6 +30,7 @@ use crate::failure::Failure;
 use crate::foreground;
 use crate::lifecycle;
 use crate::notice::{notice, print_notice};
+use crate::over_budget;
 use crate::report_file::{self, Format};
 use crate::service::ServeOptions;
 use crate::terminal_progress::{INTERRUPTED, TerminalProgress};
@@ -185,6 +186,9 @@ impl Side {
         server_options: [(&'static str, ServerOptions); N],
     ) -> Result<Vec<Self>, Failure> {
         let serving = ServeOptions::new(context.settings()?)?.with(service)?;
+        if serving.budget != Budget::default() && !context.verbosity.is_quiet() {
+            notice!("pgfresh: {}", over_budget::NOT_COMPARED);
+        }
         let side = |(name, server_options)| {
             let provisioner = provisioning::provisioner(context, server_options)?;
             let provisioner = serving.encrypt_setups(provisioner);

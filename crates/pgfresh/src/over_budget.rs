@@ -12,6 +12,9 @@ pub(crate) const EXIT: u8 = 1;
 /// Message for the user if all tests have a budget, but the command used no fresh database.
 pub(crate) const UNUSED: &str = "[budget] had no effect, because the command did not connect to a fresh database, only to those of the server.";
 
+/// Message for the user if all tests have a budget, but `run --compare` or `bench suite` compares servers.
+pub(crate) const NOT_COMPARED: &str = "[budget] has no effect, because comparisons only measure times.";
+
 /// Prints the tests that exceeded their budget, each with its statements. `more` is the number of further tests that
 /// exceeded their budget but aren't in `tests`.
 pub(crate) fn print(tests: &[TestOverBudget], more: usize) {

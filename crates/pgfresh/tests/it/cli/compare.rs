@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 
 use super::profile::{read, rows};
-use crate::common::{Scene, User, collect, ground, wait_until};
+use crate::common::{Scene, User, collect, finish, ground, wait_until};
 
 #[test]
 fn comparisons_alternate_and_compare_outcomes() {
@@ -30,6 +30,27 @@ fn comparisons_alternate_and_compare_outcomes() {
     assert_eq!([&times[0]["server"], &times[1]["server"]], ["durable, on disk", "pgfresh"]);
     assert!(times.iter().all(|row| row["suite"]["value"].as_f64().unwrap() > 0.1), "{report}");
     assert!(rows(&report, "How many times as fast")[0]["gain"]["value"].as_f64().unwrap() > 0.0, "{report}");
+}
+
+/// A budget would cost time, and which server a test uses doesn't change its number of statements.
+#[test]
+fn comparisons_say_that_budgets_do_not_apply() {
+    let scene = Scene::new(User::Ourselves);
+    let script =
+        format!("if grep -q x; then exit 9; fi; {} -XAtqc 'SELECT 1' -c 'SELECT 2' x >out", ground::psql());
+    let compare = || {
+        let mut command = scene.pgfresh(["run", "--compare", "-n", "1", "--", "sh", "-euc", &script]);
+        command.stdin(fs::File::open(scene.write("input", "x\n")).unwrap());
+        finish(command)
+    };
+    let said = "[budget] has no effect";
+    // The commands don't get pgfresh's standard input.
+    let outcome = compare();
+    assert!(outcome.code == Some(0) && !outcome.stderr.contains(said), "{outcome}");
+    scene.write("pgfresh.toml", "[budget]\nstatements = 1\n");
+    let outcome = compare();
+    assert!(outcome.code == Some(0), "{outcome}");
+    assert_eq!(outcome.stderr.matches(said).count(), 1, "{outcome}");
 }
 
 #[test]
