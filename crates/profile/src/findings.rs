@@ -9,6 +9,7 @@ use sys::Shortage;
 use self::prediction::{MODEL_ERROR, mark_uncertain};
 use crate::attribution::Attribution;
 use crate::circumstances::{Circumstances, percent, seconds};
+use crate::gateway_times::GatewayTimes;
 use crate::ranking::rank;
 use crate::recording::Recording;
 use crate::time::Time;
@@ -225,7 +226,10 @@ impl Analysis<'_> {
         } else {
             format!("; even if that took no time at all, {outside} of {now} would remain")
         };
-        let evidence = format!("The server is at work for {} of the time{gain}.{cpu}", percent(share));
+        let unfinished = self.recording.exact.as_ref().and_then(GatewayTimes::unfinished_note);
+        let unfinished = unfinished.map_or_else(String::new, |note| format!(" {note}"));
+        let evidence =
+            format!("The server is at work for {} of the time{gain}.{unfinished}{cpu}", percent(share));
         let (name, remedy) = if slight {
             (
                 "The database is not the problem",
@@ -277,7 +281,6 @@ pub(crate) mod tests {
     use super::prediction::WARM_CACHE_GAIN;
     use super::*;
     use crate::attribution::tests::recording;
-    use crate::gateway_times::GatewayTimes;
     use crate::interner::Interner;
     use crate::machine::MachineUsage;
 

@@ -34,7 +34,7 @@ pub struct GatewayTimes {
     /// Backend and database of each session that has started and hasn't ended.
     places: HashMap<u64, SessionPlace>,
     /// Number of statements that were still running at the end of the recording.
-    pub(crate) unfinished: usize,
+    unfinished: usize,
     /// Number of sessions at work right now.
     pub(crate) at_work: usize,
     /// Number of sessions that are waiting for their client with a transaction open.
@@ -186,6 +186,17 @@ impl GatewayTimes {
             let seen = self.places.get(&session).and_then(|place| seen(place.backend, since.0));
             let statement = seen.unwrap_or_else(|| statements.intern(NormalizedStatement::running()));
             self.add_incomplete(session, since, statement);
+        }
+    }
+
+    /// Returns a sentence about the statements that were still running at the end, if there were any.
+    pub(crate) fn unfinished_note(&self) -> Option<String> {
+        match self.unfinished {
+            0 => None,
+            1 => Some("A statement was still running at the end. Its time until then counts.".to_owned()),
+            count => Some(format!(
+                "{count} statements were still running at the end. Their time until then counts."
+            )),
         }
     }
 

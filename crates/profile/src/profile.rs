@@ -5,6 +5,7 @@ use report::{Cell, Column, Finding, Layer, Quantity, Report, Table, Tile, Unit, 
 use crate::attribution::Attribution;
 use crate::circumstances::{Circumstances, percent, seconds};
 use crate::findings::Analysis;
+use crate::gateway_times::GatewayTimes;
 use crate::ranking::rank;
 use crate::recording::Recording;
 use crate::statement_counts::{Counted, CountedStatement};
@@ -312,15 +313,7 @@ impl Profile {
             them."
                 .to_owned(),
         );
-        match exact.as_ref().map_or(0, |exact| exact.unfinished) {
-            0 => {}
-            1 => {
-                notes.push("A statement was still running at the end. Its time until then counts.".to_owned())
-            }
-            count => notes.push(format!(
-                "{count} statements were still running at the end. Their time until then counts."
-            )),
-        }
+        notes.extend(exact.as_ref().and_then(GatewayTimes::unfinished_note));
         if let Some(Counted::Unavailable(why)) = &self.recording.counted {
             notes.push(format!("The server did not count statements: {why}."));
         }

@@ -136,8 +136,9 @@ fn summarize_counts(counted: &Counted) -> String {
             let longest = lines.first().map_or_else(String::new, |first| {
                 format!("; {} in {:.0} of {}", seconds(first.seconds), first.runs, first.statement.text)
             });
-            let noun = if runs == 1.0 { "run" } else { "runs" };
-            format!("by pg_stat_statements: {} in {runs:.0} {noun}{longest}", seconds(time))
+            let runs = format!("{runs:.0}");
+            let noun = if runs == "1" { "run" } else { "runs" };
+            format!("by pg_stat_statements: {} in {runs} {noun}{longest}", seconds(time))
         }
     }
 }

@@ -154,6 +154,20 @@ fn statements_through_the_gateway_are_timed_exactly() {
     }
 }
 
+/// A command leaves a process behind whose statement is still running.
+#[test]
+fn running_statements_count_until_the_end() {
+    let scene = Scene::new(User::Ourselves);
+    let script = format!("({} -XAtqc 'SELECT pg_sleep(60)' >out 2>&1 &); sleep {SPAN}", ground::psql());
+    let (profile, outcome) = profile_of(&scene, &[], &script);
+    assert!(is_exact(&profile) && of(&profile, "SELECT pg_sleep(?)").0 > 0.5, "{profile}");
+    assert!(spent(&profile, "Databases", "database", "postgres") > 0.5, "{profile}");
+    assert!(spent(&profile, "Waits", "for", "other") > 0.5, "{profile}");
+    let note = "A statement was still running at the end.";
+    assert!(profile["notes"].to_string().contains(note), "{profile}");
+    assert!(outcome.stderr.contains(note) && !outcome.stderr.contains("nothing was seen"), "{outcome}");
+}
+
 /// A client names several tests. Two of them run a query for each row, with literal and with bound values.
 #[test]
 fn profile_lists_repeated_queries_of_each_test() {
