@@ -97,6 +97,8 @@ pub enum SessionEventKind {
         waited: Duration,
         /// The session's user, with U+FFFD in place of invalid UTF-8.
         user: Arc<str>,
+        /// True if the session requested a database reset at its start.
+        resets: bool,
         /// Process id of the backend, or 0 if the server doesn't report it.
         backend: i32,
     },

@@ -34,6 +34,8 @@ pub(crate) struct Taps {
 pub(crate) struct SessionListeners {
     /// The session's user. Empty without an event log, which alone needs it.
     pub(crate) user: Arc<str>,
+    /// True if the session requests a database reset.
+    pub(crate) resets: bool,
     pub(crate) record: Option<SharedRecord>,
     pub(crate) collector: Option<SessionCollector>,
     /// The transcription, and the session's startup parameters.
@@ -63,11 +65,12 @@ impl Taps {
         let user = self.events.log().and_then(|_| params.user()).unwrap_or_default();
         let user = String::from_utf8_lossy(user).into();
         if params.is_replication() {
-            return SessionListeners { user, record, ..SessionListeners::default() };
+            return SessionListeners { user, resets: settings.reset, record, ..SessionListeners::default() };
         }
         let transcription = lock(&self.transcription).clone();
         SessionListeners {
             user,
+            resets: settings.reset,
             record,
             collector: self.collector(database, params, leases),
             transcription: transcription.map(|transcription| (transcription, params.clone())),
@@ -101,7 +104,7 @@ impl Taps {
         listeners: SessionListeners,
     ) -> Option<Box<Tap>> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let SessionListeners { user, record, collector, transcription, replica } = listeners;
+        let SessionListeners { user, resets, record, collector, transcription, replica } = listeners;
         let backend = key.map_or(0, CancelKey::process);
         let transcriber = transcription
             .and_then(|(transcription, params)| transcription.session(database, &params, backend));
@@ -122,7 +125,7 @@ impl Taps {
         let listeners = Subscribers { session, database, events, ring, record, collector, replica };
         let now = Instant::now();
         let waited = now.saturating_duration_since(since);
-        listeners.log_event(now, SessionEventKind::Began { waited, user, backend });
+        listeners.log_event(now, SessionEventKind::Began { waited, user, resets, backend });
         Some(Box::new(Tap { tracker: needs_statements.then_some(tracker), listeners, transcriber }))
     }
 }

@@ -67,7 +67,10 @@ fn feed(log: EventLog) -> Feed {
         let (entries, lost) = log.take();
         for SessionEvent { session, database, at, kind } in &entries {
             match kind {
-                SessionEventKind::Began { waited, user, backend } => {
+                SessionEventKind::Began { waited, user, resets, backend } => {
+                    if *resets {
+                        exact.database_reset(database);
+                    }
                     exact.session_started(*session, *waited, user, database, *backend);
                 }
                 SessionEventKind::Requested => exact.request_sent(*session, *at),

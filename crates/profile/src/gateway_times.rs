@@ -141,7 +141,12 @@ impl GatewayTimes {
     /// Records the end of the test that used `database`. `name` is the test's name as reported by the test runner.
     pub fn test_ended(&mut self, database: &str, name: Option<&str>) {
         self.tests.test_ended(database, name);
-        self.spared.test_ended(database);
+        self.database_reset(database);
+    }
+
+    /// Records a reset or the release of `database`, after which a client needs a new session.
+    pub fn database_reset(&mut self, database: &str) {
+        self.spared.database_reset(database);
     }
 
     /// Records that the gateway's reports are incomplete.

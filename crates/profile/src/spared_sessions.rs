@@ -54,8 +54,8 @@ impl SparedSessions {
         }
     }
 
-    /// Records that `database` was released or reset, which ends its connections.
-    pub(crate) fn test_ended(&mut self, database: &str) {
+    /// Records a reset or the release of `database`, which ends its connections.
+    pub(crate) fn database_reset(&mut self, database: &str) {
         self.open.retain(|_, connection| &*connection.database != database);
         self.idle.retain(|connection, _| &*connection.database != database);
     }
@@ -72,7 +72,7 @@ mod tests {
             let (user, database) = line.split_once(' ').unwrap();
             let (user, stays) = user.strip_prefix('+').map_or((user, false), |user| (user, true));
             if user == "end" {
-                sessions.test_ended(database);
+                sessions.database_reset(database);
                 continue;
             }
             sessions.session_started(number, 0.5, &user.into(), &database.into());

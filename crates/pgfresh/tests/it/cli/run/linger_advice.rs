@@ -68,3 +68,16 @@ fn profile_advises_linger_rather_than_a_pool() {
     let outcome = profiled(&["--linger=0"]);
     assert!(!outcome.stderr.contains("linger"), "{outcome}");
 }
+
+/// A session that asks for a reset needs its own connection.
+#[test]
+fn resets_at_connect_do_not_advise_a_pool() {
+    let scene = Scene::with_empty_cache(User::Ourselves);
+    scene.write("tables.sql", "CREATE TABLE words (word text)");
+    let script = format!("for test in $(seq 30); do {} -XAtqc 'SELECT 1' one; done", ground::psql());
+    let options = ["--sql=tables.sql", "--env", "PGOPTIONS=-c pgfresh.reset=on"];
+    let outcome = scene.run([&["run", "--profile"], &options[..], &["--", "sh", "-euc", &script]].concat());
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    assert!(outcome.stderr.contains("30 started"), "{outcome}");
+    assert!(!outcome.stderr.contains("in the suite's own pool"), "{outcome}");
+}
