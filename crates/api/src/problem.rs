@@ -118,9 +118,10 @@ fn remedy(error: &LeaseError) -> Option<Remedy> {
         LeaseError::NotStarted { .. } | LeaseError::Lost { .. } | LeaseError::ReplicaEnded { .. } => {
             Remedy::Reset
         }
-        LeaseError::NoReplica(_) | LeaseError::Promoted(_) | LeaseError::NotReplicated(_) => {
-            Remedy::FollowHint
-        }
+        LeaseError::NoReplica(_)
+        | LeaseError::Promoted(_)
+        | LeaseError::NotReplicated(_)
+        | LeaseError::Blocked { .. } => Remedy::FollowHint,
         LeaseError::Emptied(_) | LeaseError::Changed(_) => Remedy::RestartPgfresh,
         LeaseError::NotLeased(_) | LeaseError::NoFaults(_) => Remedy::SeeStatus,
         LeaseError::TooManyClients { .. } => Remedy::RaiseMaxConnections,
@@ -135,6 +136,7 @@ fn remedy(error: &LeaseError) -> Option<Remedy> {
         | LeaseError::Name { .. }
         | LeaseError::TemplateName(_)
         | LeaseError::NoServers
+        | LeaseError::Unfit(_)
         | LeaseError::Sql { .. }
         | LeaseError::Io { .. } => return None,
     })

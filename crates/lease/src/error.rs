@@ -4,6 +4,7 @@
 use std::error::Error;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::template::ProvisionError;
@@ -102,6 +103,17 @@ pub enum LeaseError {
         /// How long the request waited.
         waited: Duration,
     },
+    /// pgfresh can't prepare the database now, because a task for it keeps failing. pgfresh goes on trying.
+    #[error("cannot prepare database \"{name}\"")]
+    Blocked {
+        /// Name of the database.
+        name: String,
+        /// Why the last attempt failed.
+        source: Arc<LeaseError>,
+    },
+    /// A new database isn't fresh, for the given reason.
+    #[error("could not make a fresh database: {0}")]
+    Unfit(&'static str),
     /// The leases are closed.
     #[error("pgfresh is shutting down")]
     Closed,
@@ -291,6 +303,7 @@ impl LeaseError {
     #[must_use]
     pub fn sqlstate(&self) -> &str {
         match self {
+            Self::Blocked { source, .. } => source.sqlstate(),
             Self::UnknownTemplate { .. } | Self::NotLeased(_) | Self::NoFaults(_) | Self::NoDatabase(_) => {
                 "3D000"
             }
@@ -322,7 +335,9 @@ impl LeaseError {
             | Self::Replication
             | Self::Writable(_) => "0A000",
             Self::Server { source, .. } if source.is_lack_of_space() => "53100",
-            Self::Server { .. } | Self::Emptied(_) | Self::Changed(_) | Self::Threads(_) => "58000",
+            Self::Server { .. } | Self::Emptied(_) | Self::Changed(_) | Self::Threads(_) | Self::Unfit(_) => {
+                "58000"
+            }
             Self::Sql { source: SessionError::Server { sqlstate, .. }, .. } => sqlstate,
             Self::Refused(_) | Self::Io { .. } | Self::Sql { .. } => "08006",
         }
@@ -357,6 +372,7 @@ impl LeaseError {
                     .to_owned(),
             ),
             Self::Sql { source, .. } => source.detail(),
+            Self::Blocked { source, .. } => source.detail(),
             Self::Changed(_) => Some("Names that begin with pgfresh_ are reserved for pgfresh's own databases.".to_owned()),
             Self::Server { source, .. } => source.detail(),
             _ => None,
@@ -370,6 +386,9 @@ impl LeaseError {
             Self::UnknownTemplate { .. } => {
                 Some("To have several templates in one server, start it with --template NAME,NAME.".to_owned())
             }
+            Self::Blocked { .. } => Some(
+                "Remove the cause, then connect again: pgfresh goes on trying. A different name may work at once.".to_owned(),
+            ),
             Self::Excluded(_) => Some(
                 "Use a different name, or change [databases] in pgfresh.toml, --names or --except.".to_owned(),
             ),

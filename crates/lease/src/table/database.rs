@@ -1,8 +1,11 @@
 //! Defines the state of one database in the table and of its lease.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::failing::Failures;
 use super::{ParamsId, Source, Terms};
+use crate::error::LeaseError;
 use crate::isolation::Isolation;
 
 /// State of a database.
@@ -108,8 +111,10 @@ pub(super) struct Database {
     pub(super) begun: Instant,
     /// Whether the database has ever been given to a lease.
     pub(super) was_leased: bool,
-    /// How often the database's task has failed in a row.
-    pub(super) failed: u32,
+    /// Failures of the database's current task. `None` if its last attempt succeeded.
+    pub(super) failures: Option<Failures>,
+    /// Error of the last failure.
+    pub(super) error: Option<Arc<LeaseError>>,
     /// The waiting lease's terms, if the database is being renamed for one. If the name moves to another database
     /// instead, these are the terms for that one.
     pub(super) terms: Option<Terms>,
@@ -131,7 +136,8 @@ impl Database {
             gives_way: false,
             begun,
             was_leased: false,
-            failed: 0,
+            failures: None,
+            error: None,
             terms: None,
             warm: Vec::new(),
         }
@@ -159,13 +165,24 @@ impl Database {
         }
     }
 
-    /// Returns true if the lease is over and the database is about to become ready again.
-    pub(super) fn is_returning(&self) -> bool {
+    /// Returns true if the lease is over and the database may become ready again.
+    fn may_return(&self) -> bool {
         matches!(
             self.state,
             DatabaseState::Changing(Change::Unnaming { retire: false })
                 | DatabaseState::Resetting(Then::Ready)
         )
+    }
+
+    /// Returns true if the lease is over and the database is about to become ready again. After a failure of the task,
+    /// this returns false, because the task may keep failing.
+    pub(super) fn is_returning(&self) -> bool {
+        self.may_return() && self.failures.is_none()
+    }
+
+    /// Returns true if the lease is over.
+    pub(super) fn is_ending(&self) -> bool {
+        self.may_return() || self.is_removed()
     }
 
     /// Returns true if the database is being removed. Until it is gone, it counts toward the capacity, because it still
@@ -180,7 +197,7 @@ impl Database {
     /// Returns true if this database is being removed and will soon leave room for another. After a failed removal,
     /// this returns false, because the removal may keep failing.
     pub(super) fn frees_room(&self) -> bool {
-        self.is_removed() && !matches!(self.work, Work::RetryAt(_))
+        self.is_removed() && self.failures.is_none()
     }
 
     /// Returns true if an idle backend with these startup parameters is

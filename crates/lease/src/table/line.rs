@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::database::{Change, Closes, DatabaseState, Lease, Then, Work};
+use super::database::{Change, Closes, Database, DatabaseState, Lease, Then, Work};
+use super::failing::Failures;
 use super::{Action, Answer, DatabaseId, Explicit, LeaseTable, Source, Task, TaskKind, Terms, Ticket, Want};
 use crate::error::LeaseError;
 use crate::isolation::Isolation;
@@ -56,6 +57,8 @@ pub(super) struct Request {
 pub(super) struct Line {
     pub(super) state: NameState,
     pub(super) requests: VecDeque<Request>,
+    /// The databases, one after another, that no client of the name may use, since the last that a client could use.
+    pub(super) unfit: Option<Failures>,
 }
 
 /// The next step for the first request in a queue.
@@ -97,7 +100,7 @@ impl Request {
 impl Line {
     /// Returns the entry for a name without a database.
     pub(super) fn free() -> Self {
-        Self { state: NameState::Free, requests: VecDeque::new() }
+        Self { state: NameState::Free, requests: VecDeque::new(), unfit: None }
     }
 
     /// Stops waiting for a database. A lease in rollback isolation that lasts until its release continues without one.
@@ -127,13 +130,14 @@ impl LeaseTable {
         });
         self.asked.insert(name.to_owned());
         self.look_at_lines(now + LONGEST_WAIT);
+        self.retry_for(name, now);
         self.advance(name, now);
     }
 
     /// Returns true if the lease with this name is over but its database still has the name.
     fn is_ending(&self, name: &str) -> bool {
         let database = self.database_named(name).and_then(|id| self.databases.get(id));
-        database.is_some_and(|database| database.is_returning() || database.is_removed())
+        database.is_some_and(Database::is_ending)
     }
 
     /// Serves as many requests for a name as possible.
@@ -151,16 +155,15 @@ impl LeaseTable {
     /// Returns the time when the first request in a queue times out.
     pub(super) fn times_out_at(&self, line: &Line) -> Option<Instant> {
         let head = line.requests.front()?;
-        let lease = match line.state {
-            NameState::Held(id) => self.databases.get(id).and_then(|database| match &database.state {
-                DatabaseState::Leased(lease) => Some(lease),
-                _ => None,
-            }),
-            _ => None,
-        };
         let longest = head.since + LONGEST_WAIT;
-        let next = |lease| head.spares_until(lease).unwrap_or_else(|| head.waits_until(lease));
-        Some(lease.map_or(longest, |lease| next(lease).min(longest)))
+        let NameState::Held(id) = line.state else { return Some(longest) };
+        let sooner = match &self.databases.get(id)?.state {
+            DatabaseState::Leased(lease) => {
+                Some(head.spares_until(lease).unwrap_or_else(|| head.waits_until(lease)))
+            }
+            _ => self.refuse_at(id, head.since),
+        };
+        Some(sooner.map_or(longest, |sooner| sooner.min(longest)))
     }
 
     fn step(&mut self, name: &str, now: Instant) -> Option<Step> {
@@ -177,7 +180,7 @@ impl LeaseTable {
             NameState::Held(id) => match &self.databases.get(id)?.state {
                 DatabaseState::Ready => self.step_parked(name, id, now),
                 DatabaseState::Leased(_) => self.step_leased(name, id, now),
-                _ => Some(Step::Wait),
+                _ => self.step_changing(name, id, now),
             },
         }
     }
@@ -214,11 +217,14 @@ impl LeaseTable {
     /// Adds the name to its source's queue, where names wait for a ready database.
     pub(super) fn want_database(&mut self, name: &str, terms: Terms, now: Instant) -> Option<Step> {
         let source = terms.source();
-        if !self.supplies.contains_key(&source) {
-            let error = match source {
-                Source::Template(name) => LeaseError::UnknownTemplate { name, known: self.template_names() },
-                Source::Server(name) => LeaseError::NoServerFrom(name),
-            };
+        let error = match &source {
+            _ if self.supplies.contains_key(&source) => self.blocked_by(&source, name),
+            Source::Template(name) => {
+                Some(LeaseError::UnknownTemplate { name: name.clone(), known: self.template_names() })
+            }
+            Source::Server(name) => Some(LeaseError::NoServerFrom(name.clone())),
+        };
+        if let Some(error) = error {
             self.names.get_mut(name)?.state = NameState::Free;
             return self.refuse_head(name, error);
         }

@@ -30,10 +30,12 @@
 //! ```
 //!
 //! The table forgets a lease only when the lease's database has lost the lease's name. A database becomes ready
-//! only with a [`Proof`]. If the task for `Unnaming`, `Keeping` or `Retiring` fails, the table tries it again.
+//! only with a [`Proof`]. If the task for `Unnaming`, `Keeping` or `Retiring` fails, the table tries it again. The
+//! module `failing` bounds how long requests wait for that.
 
 mod database;
 mod databases;
+mod failing;
 #[cfg(test)]
 mod fairness;
 mod line;
@@ -64,12 +66,6 @@ use crate::names::NameRules;
 /// Delay before the first retry of a failed task, doubled for each further retry up to [`LONGEST_RETRY`].
 const RETRY: Duration = Duration::from_millis(200);
 const LONGEST_RETRY: Duration = Duration::from_secs(5);
-
-/// Returns how long to wait before the next attempt. `failures` counts the failures before the last one, each of which
-/// doubles the delay, up to `longest`.
-fn pause_after(failures: u32, longest: Duration) -> Duration {
-    (RETRY * 2_u32.saturating_pow(failures)).min(longest)
-}
 
 /// Identifies a database in the table. Ids are never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::database::{Change, Database, DatabaseState, Lease, Then, Work};
 use super::line::{Line, NameState, Request};
-use super::{Action, Answer, DatabaseId, LONGEST_RETRY, LeaseTable, Outcome, Terms, Want, pause_after};
+use super::{Action, Answer, DatabaseId, LeaseTable, Outcome, Terms, Want};
 use crate::error::LeaseError;
 use crate::isolation::Isolation;
 
@@ -19,10 +19,10 @@ impl LeaseTable {
             DatabaseState::Creating => self.created(id, outcome, now),
             DatabaseState::Changing(Change::Naming(name)) => self.named(id, &name, outcome, now),
             DatabaseState::Changing(Change::Unnaming { retire }) => {
-                self.unnamed(id, retire, &outcome, now);
+                self.unnamed(id, retire, outcome, now);
             }
             DatabaseState::Changing(Change::Keeping { to, lease }) => {
-                self.kept(id, &to, lease, &outcome, now);
+                self.kept(id, &to, lease, outcome, now);
             }
             DatabaseState::Changing(Change::Copying(lease)) => {
                 self.answer_name_of(id, outcome);
@@ -32,14 +32,14 @@ impl LeaseTable {
             DatabaseState::Resetting(then) => self.was_reset(id, then, outcome, now),
             DatabaseState::Retiring => match outcome {
                 Outcome::Done | Outcome::DroppedOrRenamed => self.forget(id),
-                _ => self.retry(id, now),
+                outcome => self.retry(id, outcome, now),
             },
             DatabaseState::Ready | DatabaseState::Leased(_) => {}
         }
         if let Some(database) = self.databases.get_mut(id)
             && !matches!(database.work, Work::RetryAt(_))
         {
-            database.failed = 0;
+            database.failures = None;
         }
     }
 
@@ -55,17 +55,12 @@ impl LeaseTable {
                 }
                 self.serve(&source, now);
             }
-            Outcome::Failed(error) => {
-                // The task may have created part of the database before failing.
-                self.retire(id, "it could not be made");
-                self.not_made(&source, error, now);
-            }
             Outcome::PutOff => self.forget(id),
-            _ => {
-                // Something is wrong with the new database. Since the next one may be no better, wait before creating
-                // it.
+            // The task may have created part of the database before failing, or something is wrong with the new
+            // database. Since the next one may be no better, wait before creating it.
+            outcome => {
                 self.retire(id, "it could not be made");
-                self.make_later(&source, now);
+                self.not_made(&source, outcome, now);
             }
         }
     }
@@ -83,12 +78,17 @@ impl LeaseTable {
                     _ => None,
                 });
                 database.warm.clear();
+                if let Some(line) = self.names.get_mut(name) {
+                    line.unfit = None;
+                }
                 self.resume(id, Lease::new(terms, now), now);
             }
             (Outcome::NameTaken, _) => {
                 // The database still has the name it had before.
                 self.set_state(id, DatabaseState::Ready);
                 self.taken(id, name, now);
+                // Requests for that name may have arrived in the meantime.
+                self.advance_name_of(id, now);
             }
             (outcome, terms) => {
                 // The database may or may not have the name now. Either way, take the name away before another database
@@ -102,11 +102,15 @@ impl LeaseTable {
                     !matches!(outcome, Outcome::Stale | Outcome::Failed(LeaseError::TooManyClients { .. }));
                 // The next database may still suit the lease.
                 let is_unfit = matches!(outcome, Outcome::Stale | Outcome::DroppedOrRenamed);
-                let again = terms.filter(|terms| is_unfit || terms.retained);
-                self.unname(id, is_used, again);
-                if let Outcome::Failed(error) = outcome {
-                    self.refuse_head(name, error);
-                }
+                let retained = terms.as_ref().is_some_and(|terms| terms.retained);
+                let stays = match outcome {
+                    Outcome::Failed(error) => {
+                        self.refuse_head(name, error);
+                        false
+                    }
+                    outcome => is_unfit && self.tries_another(name, outcome, now),
+                };
+                self.unname(id, is_used, terms.filter(|_| stays || retained));
             }
         }
     }
@@ -145,11 +149,11 @@ impl LeaseTable {
     }
 
     /// Handles a finished task that took a database's name away.
-    fn unnamed(&mut self, id: DatabaseId, retire: bool, outcome: &Outcome, now: Instant) {
+    fn unnamed(&mut self, id: DatabaseId, retire: bool, outcome: Outcome, now: Instant) {
         let is_gone = match outcome {
             Outcome::Done | Outcome::Fresh(_) => false,
             Outcome::DroppedOrRenamed => true,
-            _ => return self.retry(id, now),
+            outcome => return self.retry(id, outcome, now),
         };
         let Some(database) = self.databases.get_mut(id) else { return };
         let (name, again) = (database.name.take(), database.terms.take());
@@ -184,7 +188,7 @@ impl LeaseTable {
         self.advance(name, now);
     }
 
-    fn kept(&mut self, id: DatabaseId, to: &str, mut lease: Lease, outcome: &Outcome, now: Instant) {
+    fn kept(&mut self, id: DatabaseId, to: &str, mut lease: Lease, outcome: Outcome, now: Instant) {
         let name = self.databases.get(id).and_then(|database| database.name.clone()).unwrap_or_default();
         match outcome {
             Outcome::Done | Outcome::Fresh(_) => {
@@ -211,7 +215,7 @@ impl LeaseTable {
                 self.resume(id, lease, now);
             }
             // The database may have either name now, so retry giving it the new one.
-            _ => self.retry(id, now),
+            outcome => self.retry(id, outcome, now),
         }
     }
 
@@ -300,15 +304,6 @@ impl LeaseTable {
         if let Some(database) = self.databases.get_mut(id) {
             (database.state, database.work) = (state, Work::Due);
         }
-    }
-
-    fn retry(&mut self, id: DatabaseId, now: Instant) {
-        if let Some(database) = self.databases.get_mut(id) {
-            database.work = Work::RetryAt(now + pause_after(database.failed, LONGEST_RETRY));
-            database.failed += 1;
-        }
-        // Don't expect this database to make room for others before the retry.
-        self.serve_where_full(now);
     }
 
     /// Forgets a database that no longer exists.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::database::{Database, Work};
+use super::database::Database;
 use super::line::NameState;
 use super::{DatabaseId, LeaseTable, Source};
 use crate::error::LeaseError;
@@ -17,10 +17,7 @@ impl LeaseTable {
     /// Makes room for the client whose turn it is by removing an idle database or ending a lease without sessions.
     /// Returns false if all databases are in use.
     pub(super) fn evict_idle(&mut self, now: Instant) -> bool {
-        // After a failure, don't count on a database until its task succeeds, because the task may keep failing.
-        let is_coming = |database: &Database| {
-            database.frees_room() || database.is_returning() && !matches!(database.work, Work::RetryAt(_))
-        };
+        let is_coming = |database: &Database| database.frees_room() || database.is_returning();
         if self.databases.busy().any(|(_, database)| is_coming(database)) {
             return true;
         }
@@ -32,7 +29,10 @@ impl LeaseTable {
             self.unname(id, retire, None);
             return true;
         }
-        let deadline = |database: &Database| database.lease().and_then(|lease| lease.deadline);
+        // A lease can't end while the task that changes its database keeps failing.
+        let deadline = |database: &Database| {
+            database.lease().filter(|_| database.failures.is_none()).and_then(|lease| lease.deadline)
+        };
         let lingers =
             self.databases.iter().filter_map(|(id, database)| Some((deadline(database)?, id))).min();
         let Some((_, id)) = lingers.or_else(|| self.oldest_kept()) else { return false };

@@ -5,9 +5,11 @@
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::database::{Change, Database, DatabaseState, Work};
+use super::failing::Failures;
 use super::line::NameState;
 use super::stock::Stock;
 use super::{Action, DatabaseId, LeaseTable, ParamsId, Source, Task, TaskKind, Want};
@@ -31,7 +33,7 @@ const MOST_MAKING_AHEAD: usize = 1;
 const QUIET: Duration = Duration::from_millis(3);
 
 /// Maximum delay after failing to create a database.
-const LONGEST_PAUSE: Duration = Duration::from_millis(3200);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_millis(3200);
 
 /// If clients are likely to get a returned database within this time, the table doesn't create a copy for them while
 /// all processors are busy. A copy would only slow down the clients about to return theirs.
@@ -47,8 +49,10 @@ pub(super) struct Supply {
     pub(super) line: VecDeque<String>,
     /// Time of the next attempt after failing to create a database.
     not_before: Option<Instant>,
-    /// Number of failures since the last success.
-    failures: u32,
+    /// Failures to create a database. `None` if the last attempt succeeded.
+    pub(super) failures: Option<Failures>,
+    /// Error of the last attempt. `None` while requests still wait for the next one.
+    pub(super) error: Option<Arc<LeaseError>>,
     /// Until this time, a database whose client has just disconnected counts as about to be returned.
     returns_until: Option<Instant>,
     /// Until this time, copies being created pause too. Since the last lease doesn't linger, its database may be back
@@ -88,7 +92,8 @@ impl LeaseTable {
             stock: Stock::default(),
             line,
             not_before: None,
-            failures: 0,
+            failures: None,
+            error: None,
             returns_until: None,
             pause_until: None,
             returned_at: None,
@@ -259,34 +264,26 @@ impl LeaseTable {
         self.advance(name, now);
     }
 
-    /// Handles a failure to create a database: reports the error to the first waiting client and delays the next
-    /// attempt.
-    pub(super) fn not_made(&mut self, source: &Source, error: LeaseError, now: Instant) {
-        self.make_later(source, now);
-        let first = self.first_demand(source).map(|demand| demand.name);
-        if let (Some(_), Some(supply)) = (&first, self.supplies.get_mut(source)) {
-            supply.line.pop_front();
-        }
-        if let Some(name) = first {
-            self.refuse_name(&name, error, now);
-        }
+    /// Removes the first name from a source's queue and returns it.
+    pub(super) fn take_first(&mut self, source: &Source) -> Option<String> {
+        let name = self.first_demand(source)?.name;
+        self.supplies.get_mut(source)?.line.pop_front();
+        Some(name)
     }
 
-    /// Delays the next attempt to create a database from this source, doubling the delay after each failure.
-    pub(super) fn make_later(&mut self, source: &Source, now: Instant) {
+    /// Delays the next attempt to create a database from this source.
+    pub(super) fn make_later(&mut self, source: &Source, pause: Duration, now: Instant) {
         if let Some(supply) = self.supplies.get_mut(source) {
-            let time = now + super::pause_after(supply.failures, LONGEST_PAUSE);
-            supply.not_before = Some(time);
-            supply.failures += 1;
+            supply.not_before = Some(now + pause);
             // A client may be waiting for this very attempt, so check the queues at that time.
-            self.look_at_lines(time);
+            self.look_at_lines(now + pause);
         }
     }
 
     /// Records that a task created a database in this time. The next failure starts with a short delay again.
     pub(super) fn made(&mut self, source: &Source, took: Duration) {
         if let Some(supply) = self.supplies.get_mut(source) {
-            supply.failures = 0;
+            (supply.failures, supply.error) = (None, None);
             supply.stock.made(took);
         }
     }

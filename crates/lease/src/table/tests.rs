@@ -1,6 +1,7 @@
 //! Tests the table with examples.
 
 mod exchange;
+mod failing;
 mod line;
 mod linger;
 mod stock;

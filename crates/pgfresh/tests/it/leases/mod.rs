@@ -1,6 +1,7 @@
 //! Tests leased databases: a name gives a fresh copy, copies are independent, and a reset or a
 //! drop follows the lease.
 
+mod failing_cleanup;
 mod fairness;
 mod foreign_sessions;
 mod full_server;
