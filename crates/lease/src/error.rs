@@ -410,20 +410,10 @@ impl LeaseError {
             Self::Promoted(_) => Some(
                 "Connect to the replica's port, or to both ports with target_session_attrs=read-write.".to_owned(),
             ),
-            Self::ReplicaEnded { .. } => Some("Reset the database for a fresh server and replica.".to_owned()),
             Self::NotReplicated(_) => {
                 Some("Name the files that the setup reads in \"inputs\", so that pgfresh can keep the template.".to_owned())
             }
-            Self::Stopped(_) => Some("POST /v1/databases/NAME/restart starts it.".to_owned()),
-            Self::Ended { .. } => {
-                Some("POST /v1/databases/NAME/restart starts it, and it recovers its data.".to_owned())
-            }
-            Self::NotStarted { data, .. } => Some(format!(
-                "Its data is kept. Correct postgresql.auto.conf, or whatever else is wrong, in \"{}\", then restart the server; or reset the database for a fresh server.",
-                data.display()
-            )),
             Self::Emptied(_) | Self::Changed(_) => Some("Run the command again, on a new server.".to_owned()),
-            Self::Lost { .. } => Some("Reset the database for a fresh server, or release it.".to_owned()),
             Self::Server { source, .. } => source.hint(),
             Self::Threads(source) => sys::limit_hint(source).map(str::to_owned),
             Self::Replication | Self::Writable(_) => Some("Use isolation \"clone\".".to_owned()),
@@ -441,6 +431,25 @@ impl LeaseError {
             Self::Full { .. } => Some(
                 "Release databases that are no longer needed, or give more room with --place or --space.".to_owned(),
             ),
+            _ => self.leased_server_hint(),
+        }
+    }
+
+    /// Returns advice about a leased server that doesn't run.
+    fn leased_server_hint(&self) -> Option<String> {
+        match self {
+            Self::Stopped(_) => Some("POST /v1/databases/NAME/restart starts it.".to_owned()),
+            Self::Ended { .. } => {
+                Some("POST /v1/databases/NAME/restart starts it, and it recovers its data.".to_owned())
+            }
+            Self::NotStarted { data, .. } => Some(format!(
+                "Its data is kept. Correct postgresql.auto.conf, or whatever else is wrong, in \"{}\", then restart the server; or reset the database for a fresh server.",
+                data.display()
+            )),
+            Self::Lost { .. } => Some("Reset the database for a fresh server, or release it.".to_owned()),
+            Self::ReplicaEnded { .. } => {
+                Some("Reset the database for a fresh server and replica.".to_owned())
+            }
             _ => None,
         }
     }
