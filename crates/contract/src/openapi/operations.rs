@@ -93,11 +93,7 @@ fn leases(generator: &mut SchemaGenerator) -> Vec<Operation> {
             "diff",
             "Compares a database with a fresh copy of its template",
         )
-        .query(
-            "table",
-            "The only table to compare: its rows and definitions. With or without its schema.",
-            &text,
-        )
+        .query("table", "The only table to compare, maybe with its schema.", &text)
         .query("rows", "Maximum number of rows for each table.", &count)
         .query("tables", "Maximum number of tables.", &count)
         .query("template", "Template to compare with.", &json!({ "type": "string", "pattern": TEMPLATE }))
