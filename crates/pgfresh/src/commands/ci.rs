@@ -2,6 +2,7 @@
 
 mod credentials;
 mod install;
+mod names;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -21,6 +22,9 @@ use crate::settings::{PushPolicy, ResolvedSettings};
 const CACHED: &str = " @CACHED@";
 /// Marks a configuration line for projects with a remote template cache.
 const SHARED: &str = " @SHARED@";
+
+/// Placeholders for inputs in a YAML value, which needs quotes if an input has special characters.
+const INPUTS: [&str; 3] = ["@INPUTS@", "@PLAIN_INPUTS@", "@PATHSPECS@"];
 
 /// Purpose of a configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +64,9 @@ pub(crate) fn execute(context: &Context, arguments: &Ci) -> Result<ExitCode, Fai
     let inputs = settings.templates.iter().flat_map(|spec| spec.inputs.iter().chain(&spec.sql));
     let inputs = inputs.map(|input| as_glob(&settings.folder, input)).collect();
     let shared = shared(settings);
-    output::print(fill_in(&Values { system, job, project: &project, major, inputs, shared }));
+    let values = Values { system, job, project: &project, major, inputs, shared };
+    names::check(system, &written_inputs(&values))?;
+    output::print(fill_in(&values));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -100,6 +106,21 @@ fn as_glob(folder: &Path, input: &str) -> String {
     if folder.join(input).is_dir() { format!("{}/**", input.trim_end_matches('/')) } else { input.to_owned() }
 }
 
+/// Returns the input patterns that the configuration contains. Only the key of a CI system's cache has any.
+fn written_inputs(context: &Values<'_>) -> Vec<String> {
+    let all: Vec<_> = ["pgfresh.toml".to_owned()].into_iter().chain(context.inputs.iter().cloned()).collect();
+    match context.system {
+        _ if context.shared.is_some() => Vec::new(),
+        System::Jenkins | System::Woodpecker | System::Buildkite => Vec::new(),
+        // GitLab's cache key has room for two. A glob usually stands for the migrations.
+        System::Gitlab => {
+            let most_important = all.iter().skip(1).find(|file| file.contains('*')).or_else(|| all.get(1));
+            all.iter().take(1).chain(most_important).cloned().collect()
+        }
+        System::Github | System::Azure | System::Circleci => all,
+    }
+}
+
 /// Replaces the configuration's placeholders with the project's values. A line with a list placeholder is repeated for
 /// each of the list's values.
 fn fill_in(context: &Values<'_>) -> String {
@@ -109,18 +130,40 @@ fn fill_in(context: &Values<'_>) -> String {
     for line in template(context.system, context.job).lines().filter(|line| !line.ends_with(other)) {
         let line = line.strip_suffix(wanted).unwrap_or(line);
         let lines = match lists.iter().find(|(name, _)| line.contains(name)) {
-            Some((name, list)) => list.iter().map(|value| line.replace(name, value)).collect(),
-            None => vec![line.to_owned()],
+            Some((name, list)) => list
+                .iter()
+                .map(|value| replace(line, &[&values[..], &[(*name, value.clone())]].concat()))
+                .collect(),
+            None => vec![replace(line, &values)],
         };
-        for mut line in lines {
-            for (name, value) in &values {
-                line = line.replace(name, value);
-            }
+        for line in lines {
             text += line.trim_end();
             text.push('\n');
         }
     }
     text
+}
+
+/// Replaces the placeholders in a line. A value is final: text in it that looks like a placeholder stays.
+fn replace(line: &str, values: &[(&str, String)]) -> String {
+    if let Some((key, value)) =
+        line.split_once(": ").filter(|_| INPUTS.iter().any(|name| line.contains(name)))
+    {
+        return format!("{key}: {}", names::scalar(&replace_in_text(value, values)));
+    }
+    replace_in_text(line, values)
+}
+
+fn replace_in_text(line: &str, values: &[(&str, String)]) -> String {
+    let (mut text, mut rest) = (String::new(), line);
+    while let Some(at) = rest.find('@') {
+        let placeholder = values.iter().find(|(name, _)| rest[at..].starts_with(name));
+        let (name, value) = placeholder.map_or(("@", "@"), |(name, value)| (*name, value.as_str()));
+        text += &rest[..at];
+        text += value;
+        rest = &rest[at + name.len()..];
+    }
+    text + rest
 }
 
 fn lists(context: &Values<'_>) -> Vec<(&'static str, Vec<String>)> {
@@ -147,13 +190,7 @@ fn lists(context: &Values<'_>) -> Vec<(&'static str, Vec<String>)> {
 
 fn values(context: &Values<'_>) -> Vec<(&'static str, String)> {
     let (project, shared) = (context.project, context.shared.as_ref());
-    let files: Vec<_> =
-        ["pgfresh.toml"].into_iter().chain(context.inputs.iter().map(String::as_str)).collect();
-    let quoted: Vec<_> = files.iter().map(|file| format!("'{file}'")).collect();
-    let patterns: Vec<_> = files.iter().map(|file| format!("':(glob){file}'")).collect();
-    // GitLab's cache key has room for two. A glob usually stands for the migrations.
-    let most_important = quoted.iter().skip(1).find(|file| file.contains('*')).or_else(|| quoted.get(1));
-    let two: Vec<_> = quoted.iter().take(1).chain(most_important).map(String::as_str).collect();
+    let inputs = written_inputs(context);
     let shown = context.major.unwrap_or(server::NEWEST_PACKAGED);
     let key = context.major.map_or_else(|| "pgfresh".to_owned(), |major| format!("pgfresh-{major}"));
     vec![
@@ -165,10 +202,10 @@ fn values(context: &Values<'_>) -> Vec<(&'static str, String)> {
         ("@IMAGE@", project.image.to_owned()),
         ("@PROGRAMS@", install::PROGRAMS.to_owned()),
         ("@COMMAND@", project.command.clone()),
-        ("@INPUTS@", quoted.join(", ")),
-        ("@TWO_INPUTS@", two.join(", ")),
-        ("@PLAIN_INPUTS@", files.join(", ")),
-        ("@PATHSPECS@", patterns.join(" ")),
+        ("@INPUTS@", names::arguments(&inputs)),
+        ("@TWO_INPUTS@", names::items(&inputs)),
+        ("@PLAIN_INPUTS@", names::patterns(&inputs)),
+        ("@PATHSPECS@", names::pathspecs(&inputs)),
         ("@BRANCH@", shared.map(|shared| shared.branch.clone()).unwrap_or_default()),
         ("@BINDINGS@", shared.map(SharedTemplates::bindings).unwrap_or_default()),
     ]
@@ -202,7 +239,8 @@ fn notes(context: &Values<'_>) -> Vec<String> {
     }
     notes.extend(context.shared.iter().flat_map(|shared| shared.notes(context.system)));
     notes.extend(context.project.notes.iter().cloned());
-    notes
+    // A line break in a name would end the comment.
+    notes.into_iter().map(|note| note.replace(char::is_control, " ")).collect()
 }
 
 /// Escapes commands as the configuration's format requires.

@@ -429,3 +429,109 @@ fn migration_jobs_separate_check_and_comment() {
         }
     }
 }
+
+/// Returns the configuration with the cache of a project whose template reads `inputs`.
+fn with_inputs(system: System, inputs: &[String]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let project = &project::detect(folder.path());
+    let inputs = inputs.to_vec();
+    fill_in(&Values { system, job: Job::Tests, project, major: Some(17), inputs, shared: None })
+}
+
+/// Parses YAML and returns all keys and values.
+fn scalars(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for event in saphyr_parser::Parser::new_from_str(text) {
+        if let (saphyr_parser::Event::Scalar(value, ..), _) = event.unwrap_or_else(|e| panic!("{e}: {text}"))
+        {
+            found.push(value.into_owned());
+        }
+    }
+    found
+}
+
+/// Parses string literals of GitHub's expressions, separated by commas.
+fn literals(text: &str) -> Vec<String> {
+    let (mut found, mut rest) = (Vec::new(), text);
+    while let Some(start) = rest.strip_prefix('\'') {
+        let (mut value, mut chars) = (String::new(), start.chars());
+        loop {
+            match chars.next().unwrap() {
+                '\'' if chars.as_str().starts_with('\'') => value.extend(chars.next()),
+                '\'' => break,
+                other => value.push(other),
+            }
+        }
+        found.push(value);
+        rest = chars.as_str().trim_start_matches(", ");
+    }
+    assert_eq!(rest, "", "{text}");
+    found
+}
+
+/// Reads the input names back from a configuration, as the CI system does.
+fn names_in(system: System, text: &str) -> Vec<String> {
+    if matches!(system, System::Jenkins | System::Woodpecker | System::Buildkite) {
+        return vec!["pgfresh.toml".to_owned()];
+    }
+    let scalars = scalars(text);
+    let with =
+        |part: &str| scalars.iter().find(|s| s.contains(part)).unwrap_or_else(|| panic!("{part}: {text}"));
+    match system {
+        System::Github => {
+            let (_, arguments) = with("hashFiles(").split_once("hashFiles(").unwrap();
+            literals(arguments.strip_suffix(") }}").unwrap())
+        }
+        System::Gitlab => {
+            let files = scalars.iter().skip_while(|name| *name != "files").skip(1);
+            files.take_while(|name| *name != "paths").cloned().collect()
+        }
+        System::Azure => {
+            with("\" | pgfresh.toml").rsplit(" | ").next().unwrap().split(", ").map(str::to_owned).collect()
+        }
+        System::Circleci => {
+            let command = with("git ls-files").replace("\\<<", "<<");
+            let words = shlex::split(command.strip_suffix(" >/tmp/pgfresh-inputs").unwrap()).expect(&command);
+            words.iter().filter_map(|word| word.strip_prefix(":(glob)")).map(str::to_owned).collect()
+        }
+        _ => unreachable!(),
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn each_input_name_survives_all_quoting(
+        names in proptest::collection::vec("['\"# :{}$\\\\@<>|,!&*%`a-z.é✓\u{2028}\u{feff}\n-]{1,12}|[^/\0]{1,8}|@[A-Z]{3,6}@", 1..4),
+    ) {
+        for &system in System::value_variants() {
+            let inputs: Vec<_> = names.iter().filter(|name| names::check(system, std::slice::from_ref(name)).is_ok()).cloned().collect();
+            let text = with_inputs(system, &inputs);
+            let found = names_in(system, &text);
+            proptest::prop_assert_eq!(&found[0], "pgfresh.toml");
+            if matches!(system, System::Github | System::Azure | System::Circleci) {
+                proptest::prop_assert_eq!(&found[1..], &inputs, "{}", text);
+            } else {
+                proptest::prop_assert!(found[1..].iter().all(|name| inputs.contains(name)), "{}", text);
+                proptest::prop_assert_eq!(found.len() > 1, matches!(system, System::Gitlab) && !inputs.is_empty());
+            }
+        }
+    }
+}
+
+#[test]
+fn inexpressible_names_are_rejected() {
+    for (system, name) in [
+        (System::Github, "a\nb.sql"),
+        (System::Github, "#a.sql"),
+        (System::Github, "a.sql "),
+        (System::Azure, "a|b.sql"),
+        (System::Azure, "a,b.sql"),
+        (System::Azure, "$(HOME).sql"),
+        (System::Gitlab, "$HOME.sql"),
+        (System::Circleci, "a\tb.sql"),
+    ] {
+        let text = names::check(system, &[name.to_owned()]).unwrap_err().to_string();
+        assert!(text.contains(&format!("cannot write the input {name:?}")), "{text}");
+        assert!(names::check(system, &["a'b #: {{x}}.sql".to_owned()]).is_ok(), "{system:?}");
+    }
+}
