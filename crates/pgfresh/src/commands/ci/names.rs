@@ -48,7 +48,7 @@ pub(super) fn patterns(names: &[String]) -> String {
     names.join(", ")
 }
 
-/// Returns git pathspecs as words of a shell command for CircleCI.
+/// Returns git pathspecs as words of a shell command for `CircleCI`.
 pub(super) fn pathspecs(names: &[String]) -> String {
     let words = names.iter().map(|name| format!("'{}'", format!(":(glob){name}").replace('\'', r"'\''")));
     // CircleCI replaces "<<" and a parameter's name in all texts, unless a backslash precedes it.
