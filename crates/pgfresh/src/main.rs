@@ -28,6 +28,7 @@ mod linger_advice;
 mod log_file;
 mod logging;
 mod named;
+mod new_file;
 mod notice;
 mod output;
 mod output_copy;

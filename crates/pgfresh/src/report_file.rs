@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use report::Report;
 
 use crate::failure::Failure;
-use crate::notice::print_notice;
+use crate::new_file;
+use crate::notice::{notice, print_notice};
 use crate::output;
 
 /// Variable with the path of a Markdown file. GitHub shows this file on the job's summary page. Source: GitHub's
@@ -125,11 +126,7 @@ pub(crate) fn write(file: &Path, text: &str) -> Result<(), Failure> {
     // If the path is a symbolic link, keep the link and replace its target.
     let path = file.canonicalize().unwrap_or_else(|_| file.to_owned());
     let written = if path.is_file() || !path.exists() {
-        let mut new = path.clone().into_os_string();
-        new.push(".new");
-        fs::write(&new, text)
-            .and_then(|()| sys::apply_original_mask(&fs::File::open(&new)?))
-            .and_then(|()| fs::rename(&new, &path))
+        new_file::replace(&path, text)
     } else {
         // The path is a device or a pipe, which can't be replaced, so write to it directly.
         fs::write(&path, text)
@@ -184,7 +181,8 @@ pub(crate) fn publish(
         print_notice(format_args!("\n{}", summary(columns)));
     }
     let written = write_each(files, |file| file.write(report, page));
-    written.and(append_to_step_summary(&report.to_markdown()))
+    append_to_step_summary(&report.to_markdown());
+    written
 }
 
 /// Returns true in a GitHub Actions job. GitHub reads annotations from the job's output.
@@ -192,13 +190,17 @@ pub(crate) fn is_in_github() -> bool {
     env::var_os(IN_GITHUB).is_some_and(|value| value == "true")
 }
 
-/// Appends Markdown to the job's summary on GitHub. Does nothing elsewhere.
-pub(crate) fn append_to_step_summary(markdown: &str) -> Result<(), Failure> {
-    let Some(path) = env::var_os(STEP_SUMMARY).filter(|path| !path.is_empty()) else { return Ok(()) };
-    let path = Path::new(&path);
-    let file = OpenOptions::new().append(true).create(true).open(path);
-    let written = file.and_then(|mut file| file.write_all(markdown.as_bytes()));
-    written.map_err(|error| could_not_write(path, &error))
+/// Appends Markdown to the job's summary on GitHub. Does nothing elsewhere. Prints a warning if that fails: the user
+/// named no file, so an error would only hide the result of the command.
+pub(crate) fn append_to_step_summary(markdown: &str) {
+    let Some(path) = env::var_os(STEP_SUMMARY).filter(|path| !path.is_empty()) else { return };
+    let file = OpenOptions::new().append(true).create(true).open(&path);
+    if let Err(error) = file.and_then(|mut file| file.write_all(markdown.as_bytes())) {
+        notice!(
+            "pgfresh: the report is not in the job's summary: could not write {STEP_SUMMARY} (\"{}\"): {error}",
+            path.display()
+        );
+    }
 }
 
 pub(crate) fn could_not_write(path: &Path, error: &io::Error) -> Failure {

@@ -218,7 +218,7 @@ fn publish(report: &TrialsReport, arguments: &FaultTrials) -> Result<(), Failure
     let document = report.report();
     let written =
         report_file::write_each(&arguments.report, |file| file.write(&document, &|| document.to_html("")));
-    let written = written.and(report_file::append_to_step_summary(&document.to_markdown()));
+    report_file::append_to_step_summary(&document.to_markdown());
     let text = report_file::for_output(arguments.json, &document, |columns| report.to_text(columns));
     report_file::print_after_files(written, text)
 }

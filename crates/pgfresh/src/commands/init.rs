@@ -4,14 +4,14 @@ mod config;
 mod discovery;
 mod steps;
 
-use std::fs::OpenOptions;
-use std::io::{ErrorKind, Write as _};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::cli::Init;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::new_file::{self, Readers};
 use crate::notice::{notice, print_notice};
 use crate::output;
 use crate::settings;
@@ -70,13 +70,9 @@ fn exists() -> Failure {
         .hint("\"pgfresh init --dry-run\" prints what it would write.".to_owned())
 }
 
-/// Writes a new file, with the usual permissions of the user's files.
+/// Writes a new file, with the usual permissions of the user's files. Writes nothing if it fails.
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    let written = OpenOptions::new().write(true).create_new(true).open(path).and_then(|mut file| {
-        file.write_all(text.as_bytes())?;
-        sys::apply_original_mask(&file)
-    });
-    written.map_err(|error| match error.kind() {
+    new_file::create(path, text, Readers::Usual).map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => exists(),
         _ => Failure::new(format!("could not write \"{}\": {error}", path.display()))
             .hint("\"pgfresh init --dry-run\" prints the file.".to_owned()),

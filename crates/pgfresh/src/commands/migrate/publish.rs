@@ -15,7 +15,7 @@ pub(super) fn publish(report: &MigrationReport, arguments: &CheckMigrations) -> 
         Format::Text => report_file::write(&file.path, &report.to_text(usize::MAX)),
         _ => file.write(&document, &|| document.to_html("")),
     });
-    let written = written.and(report_file::append_to_step_summary(&report.to_markdown()));
+    report_file::append_to_step_summary(&report.to_markdown());
     if report_file::is_in_github() {
         print_notice(report.to_annotations());
     }

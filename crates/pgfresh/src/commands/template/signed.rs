@@ -1,8 +1,8 @@
 //! Creates keys, signs templates, and imports templates with trusted signatures.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
@@ -13,6 +13,7 @@ use crate::cancellation::cancellable;
 use crate::cli::Sign;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::new_file::{self, Readers};
 use crate::notice::print_notice;
 use crate::output::print_line;
 use crate::settings::{ResolvedSettings, SIGNING_KEY, expect_trusted, signing_key};
@@ -30,9 +31,9 @@ pub(super) fn keygen(file: &Path) -> Result<(), Failure> {
     let could_not = |path: &Path, error: &io::Error| {
         Failure::new(format!("could not write \"{}\": {error}", path.display()))
     };
-    write_new(file, &key.to_text()).map_err(|error| could_not(file, &error))?;
+    new_file::create(file, &key.to_text(), Readers::Owner).map_err(|error| could_not(file, &error))?;
     let public = key.public();
-    let written = write_new(&beside, &public.to_text())
+    let written = new_file::create(&beside, &public.to_text(), Readers::Owner)
         .and_then(|()| fs::set_permissions(&beside, fs::Permissions::from_mode(0o644)));
     if let Err(error) = written {
         // A secret key is useless without its public key. This invocation created the file, so removing it is safe.
@@ -45,11 +46,6 @@ pub(super) fn keygen(file: &Path) -> Result<(), Failure> {
         json!(public.to_string())
     );
     Ok(())
-}
-
-/// Writes a new file that only this user can read.
-fn write_new(path: &Path, text: &str) -> io::Result<()> {
-    File::options().write(true).create_new(true).mode(0o600).open(path)?.write_all(text.as_bytes())
 }
 
 /// Returns the signing key for `push`. If there are trusted keys in the settings, rejects any other key.

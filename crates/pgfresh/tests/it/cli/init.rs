@@ -8,7 +8,7 @@ use std::process::Command;
 
 use toml::Table;
 
-use crate::common::{Outcome, Scene, User, finish, ground};
+use crate::common::{Outcome, Scene, User, finish, ground, mounts};
 
 /// Folder with the examples.
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
@@ -274,4 +274,15 @@ fn database_of_init_script_becomes_template() {
     assert_eq!(outcome.code, Some(0), "{outcome}");
     let ask = "SELECT string_agg(step, ' '), current_database() FROM trace";
     assert_eq!(scene.query(&[], ask), "postgres one|orders", "{outcome}");
+}
+
+/// On a full disk, `init` leaves no file: an empty file would block the next `init`.
+#[test]
+fn init_on_full_disk_leaves_no_file() {
+    let Some(scene) = mounts::scene() else { return };
+    let full = "mount -t tmpfs -o size=64k tmpfs \"$MOUNTED\"; cd \"$MOUNTED\"; touch go.mod
+            { cat /dev/zero >fill || true; } 2>/dev/null";
+    let outcome = mounts::run(&scene, &format!("{full}; trap 'ls -A' EXIT"), &["init"]);
+    assert!(outcome.stderr.contains("could not write"), "{outcome}");
+    assert!(outcome.stdout.ends_with("fill\ngo.mod\n"), "{outcome}");
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::{Scene, User, ground};
+use crate::common::{Scene, User, finish, ground};
 
 #[test]
 fn unwritable_reports_keep_the_commands_code() {
@@ -22,5 +22,19 @@ fn unwritable_reports_keep_the_commands_code() {
             assert_eq!(outcome.code, Some(expected), "{outcome}");
             assert!(outcome.stderr.contains("reports/out.json"), "{outcome}");
         }
+    }
+}
+
+/// GitHub's summary isn't a file that the user named, so pgfresh only warns if it can't write the summary.
+#[test]
+fn unwritable_step_summary_is_only_a_warning() {
+    let scene = Scene::new(User::Ourselves);
+    for (path, code) in [("/nonexistent/x", 0), ("/dev/full", 0), ("/nonexistent/x", 3)] {
+        let end = format!("{} -qc 'SELECT 1'; exit {code}", ground::psql());
+        let mut command = scene.pgfresh(["run", "--profile", "--", "sh", "-c", &end]);
+        command.env("GITHUB_STEP_SUMMARY", path);
+        let outcome = finish(command);
+        let warning = format!("could not write GITHUB_STEP_SUMMARY (\"{path}\")");
+        assert!(outcome.code == Some(code) && outcome.stderr.contains(&warning), "{outcome}");
     }
 }
