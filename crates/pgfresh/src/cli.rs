@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::error::ErrorKind;
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::failure::Failure;
@@ -49,7 +49,7 @@ use options::{
 /// Parses the command line. If the user requests help or the version, prints it and exits.
 pub(crate) fn parse() -> Result<Cli, Failure> {
     let arguments: Vec<OsString> = std::env::args_os().collect();
-    Cli::try_parse_from(&arguments).map_err(|error| match error.kind() {
+    parse_from(&arguments).map_err(|error| match error.kind() {
         // A command without its required subcommand prints its help.
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             print_notice(error::help_of(&arguments));
@@ -58,6 +58,12 @@ pub(crate) fn parse() -> Result<Cli, Failure> {
         _ if error.use_stderr() => error::failure(&error, &arguments),
         _ => error.exit(),
     })
+}
+
+fn parse_from(arguments: &[OsString]) -> Result<Cli, clap::Error> {
+    let matches = command().try_get_matches_from(arguments)?;
+    let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command()))?;
+    Ok(Cli { lists_from_variables: options::lists_from_variables(&matches), ..cli })
 }
 
 /// Returns the definition of the command line.
@@ -87,8 +93,18 @@ pub(crate) struct Cli {
     pub(crate) kept: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputOptions,
+    /// Names of the list options whose values come from their variables.
+    #[arg(skip)]
+    lists_from_variables: Vec<&'static str>,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Cli {
+    /// Returns the options of the command, or their default values if it doesn't have them.
+    pub(crate) fn options(&self) -> Options {
+        self.command.options().split_lists(&self.lists_from_variables)
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -296,7 +312,7 @@ impl Command {
     }
 
     /// Returns the options that determine the command's settings.
-    pub(crate) fn options(&self) -> Options {
+    fn options(&self) -> Options {
         match self {
             Self::Run(Run { options, .. })
             | Self::Serve(Serve { options, .. })

@@ -79,7 +79,7 @@ fn main() -> ExitCode {
 
 /// Runs the command. In a background server's process, runs the server instead.
 fn execute(cli: Cli, exit: ExitRequests) -> Result<ExitCode, Failure> {
-    let context = Context::new(cli.command.options(), cli.output.verbosity(), exit);
+    let context = Context::new(cli.options(), cli.output.verbosity(), exit);
     let filter = LogFilter::new(context.verbosity)?;
     let Some(directory) = cli.background else {
         filter.write_to_terminal();

@@ -251,7 +251,13 @@ impl SuiteRecording {
         }
         self.recorded = self.recorded.max(other.recorded);
         self.commands.extend(other.commands);
-        self.missing.extend(other.missing);
+        for sentence in other.missing {
+            // Each recording has its own counts, but a sentence without a count says the same for all.
+            if sentence.starts_with(|first: char| first.is_ascii_digit()) || !self.missing.contains(&sentence)
+            {
+                self.missing.push(sentence);
+            }
+        }
         self
     }
 }
@@ -366,6 +372,16 @@ mod tests {
             statements,
             missing: vec!["m".to_owned()],
         }
+    }
+
+    #[test]
+    fn merge_repeats_only_sentences_with_counts() {
+        let with = |missing: &[&str]| SuiteRecording {
+            missing: missing.iter().map(ToString::to_string).collect(),
+            ..recording(Vec::new())
+        };
+        let merged = with(&["2 runs", "names of tests"]).merge(with(&["names of tests", "2 runs"]));
+        assert_eq!(merged.missing, ["2 runs", "names of tests", "2 runs"]);
     }
 
     #[test]

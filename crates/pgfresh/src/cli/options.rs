@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use ::template::Steps;
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use clap::{ArgAction, Args};
+use clap::parser::ValueSource;
+use clap::{ArgAction, ArgMatches, Args};
 use lease::Isolation;
 use server::{Download, Preset, VersionRequest};
 use storage::PlaceRequest;
@@ -123,15 +124,12 @@ pub(crate) struct TemplateOptions {
     pub(crate) setup: Option<String>,
     /// File, folder or glob that the setup command reads; repeatable
     #[arg(long, value_name = "GLOB", env = "PGFRESH_INPUTS", hide_env = true, hide_short_help = true)]
-    #[arg(value_delimiter = ';')]
     pub(crate) inputs: Vec<String>,
     /// Variable that the setup command reads; repeatable
     #[arg(long, value_name = "NAME", env = "PGFRESH_SETUP_ENV", hide_env = true, hide_short_help = true)]
-    #[arg(value_delimiter = ';')]
     pub(crate) setup_env: Vec<String>,
     /// SQL file that prepares the template; repeatable
     #[arg(long, value_name = "FILE", env = "PGFRESH_SQL", hide_env = true, hide_short_help = true)]
-    #[arg(value_delimiter = ';')]
     pub(crate) sql: Vec<String>,
     /// Output of pg_dump, in any format, that prepares the template
     #[arg(long, value_name = "FILE", env = "PGFRESH_DUMP", hide_env = true, hide_short_help = true)]
@@ -151,6 +149,37 @@ pub(crate) struct TemplateNameOption {
     /// Template of pgfresh.toml, or several as "NAME,NAME"
     #[arg(long, value_name = "NAME", env = "PGFRESH_TEMPLATE", hide_env = true, hide_short_help = true)]
     pub(crate) template: Option<String>,
+}
+
+/// Options whose variable can have several values, separated by `;`. A flag has one value, and is repeatable.
+const LISTS: [&str; 6] = ["inputs", "setup_env", "sql", "cache_key", "created", "except"];
+
+/// Returns the names of list options whose values come from their variables. `matches` is the parsed command line.
+pub(super) fn lists_from_variables(matches: &ArgMatches) -> Vec<&'static str> {
+    let innermost = std::iter::successors(Some(matches), |matches| Some(matches.subcommand()?.1)).last();
+    let is_from_variable = |name: &&str| {
+        let matches = innermost.filter(|matches| matches.ids().any(|id| id == *name));
+        matches.and_then(|matches| matches.value_source(name)) == Some(ValueSource::EnvVariable)
+    };
+    LISTS.into_iter().filter(is_from_variable).collect()
+}
+
+impl Options {
+    /// Splits the values of the list options in `names`, which come from variables.
+    pub(super) fn split_lists(mut self, names: &[&str]) -> Self {
+        let lists = [
+            &mut self.template.inputs,
+            &mut self.template.setup_env,
+            &mut self.template.sql,
+            &mut self.trust.cache_key,
+            &mut self.databases.created,
+            &mut self.databases.except,
+        ];
+        for (_, list) in LISTS.iter().zip(lists).filter(|(name, _)| names.contains(name)) {
+            *list = list.iter().flat_map(|value| value.split(';')).map(str::to_owned).collect();
+        }
+        self
+    }
 }
 
 impl From<TemplateNameOption> for TemplateOptions {
@@ -175,7 +204,6 @@ pub(crate) struct CacheSizeOption {
 pub(crate) struct TrustOptions {
     /// Public key that makes a signed template trusted; repeatable
     #[arg(long, value_name = "KEY", env = "PGFRESH_CACHE_KEYS", hide_env = true, hide_short_help = true)]
-    #[arg(value_delimiter = ';')]
     pub(crate) cache_key: Vec<String>,
 }
 
@@ -222,11 +250,9 @@ pub(crate) struct DatabaseOptions {
         hide_env = true,
         hide_short_help = true
     )]
-    #[arg(value_delimiter = ';')]
     pub(crate) created: Vec<String>,
     /// Names of databases not to create: connections to them fail; repeatable
     #[arg(long, value_name = "GLOB", env = "PGFRESH_EXCEPT", hide_env = true, hide_short_help = true)]
-    #[arg(value_delimiter = ';')]
     pub(crate) except: Vec<String>,
 }
 

@@ -1,6 +1,8 @@
 //! Finds and reads the configuration file `pgfresh.toml`.
 
 use std::fs;
+use std::io;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use ::template::TemplateSpec;
@@ -15,7 +17,11 @@ use super::schema::{
 use super::template;
 use super::toml_file::File;
 use super::values::{Parsed, Version};
+use crate::bounded_file;
 use crate::failure::Failure;
+
+/// Maximum size of the configuration file, in bytes.
+const MAX_BYTES: u64 = 16 << 20;
 
 /// Contents of the configuration file, whose paths are relative to the file's folder.
 #[derive(Debug, Default)]
@@ -44,8 +50,12 @@ pub(super) fn read(path: Option<&Path>) -> Result<ConfigFile, Failure> {
     let upwards = || here.ancestors().map(|folder| folder.join("pgfresh.toml")).find(is_there);
     let Some(path) = path.map(Path::to_owned).or_else(upwards) else { return Ok(ConfigFile::default()) };
     let unreadable =
-        |error: std::io::Error| Failure::new(format!("could not read \"{}\": {error}", path.display()));
-    let text = fs::read_to_string(&path).map_err(unreadable)?;
+        |error: io::Error| Failure::new(format!("could not read \"{}\": {error}", path.display()));
+    // Reading a pipe that nobody writes to would never end.
+    if fs::metadata(&path).map_err(unreadable)?.file_type().is_fifo() {
+        return Err(unreadable(io::Error::other("it is a pipe")));
+    }
+    let text = bounded_file::read_text(&path, MAX_BYTES).map_err(unreadable)?;
     let folder = path.canonicalize().map_err(unreadable)?.parent().map(Path::to_owned).unwrap_or_default();
     parse(&File { path: &path, text: &text }, folder)
 }

@@ -9,7 +9,7 @@ mod unwritable_reports;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use crate::common::{Scene, User, collect, end_of, finish, ground, line_of, majors, postgres, wait_until};
 
@@ -299,7 +299,7 @@ fn serve_prints_its_url_and_ends_with_input() {
         let ready = line_of(child.stdout.as_mut().unwrap());
         let ready: serde_json::Value = serde_json::from_str(&ready).unwrap();
         let url = ready["url"].as_str().unwrap();
-        let mut psql = std::process::Command::new(ground::psql());
+        let mut psql = Command::new(ground::psql());
         psql.args(["-XAtqc", "SELECT current_setting('server_version')", url]);
         let answer = finish(psql);
         assert!(answer.stdout.starts_with(ready["version"].as_str().unwrap()), "{answer}");
@@ -319,4 +319,43 @@ fn postgres_list_and_path_agree() {
     let list: serde_json::Value = serde_json::from_str(&list.stdout).unwrap();
     let found = list.as_array().unwrap().iter().find(|found| found["bin"] == path.trim_end());
     assert!(found.is_some_and(|found| found["version"].as_str().unwrap().starts_with("15.")), "{list}");
+}
+
+/// The command's descriptors are the caller's: pgfresh adds none, which a daemon of the command would keep open.
+#[test]
+fn the_command_inherits_no_descriptor_of_pgfresh() {
+    let list = "ls /proc/self/fd";
+    let scene = Scene::new(User::Ourselves);
+    let mut alone = Command::new("sh");
+    alone.args(["-c", list]);
+    let expected = finish(alone);
+    let outcome = scene.run(["run", "--", "sh", "-c", list]);
+    assert_eq!((outcome.code, outcome.stdout), (Some(0), expected.stdout));
+}
+
+#[test]
+fn only_variables_separate_values_with_semicolons() {
+    let scene = Scene::new(User::Ourselves);
+    scene.write("a;b.sql", "CREATE TABLE t AS SELECT 1 AS n");
+    scene.write("b.sql", "INSERT INTO t VALUES (2)");
+    let query = ["run", "--", "psql", "-XAtqc", "SELECT count(*) FROM t"];
+    let mut command =
+        scene.pgfresh([&query[..1], &["--sql", "a;b.sql", "--sql", "b.sql"], &query[1..]].concat());
+    command.env("PGFRESH_SQL", "c.sql;d.sql");
+    let outcome = finish(command);
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "2\n"), "{outcome}");
+    scene.write("c.sql", "CREATE TABLE t (n int)");
+    let mut command = scene.pgfresh(query);
+    command.env("PGFRESH_SQL", "c.sql;b.sql");
+    let outcome = finish(command);
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "1\n"), "{outcome}");
+}
+
+#[test]
+fn pipe_as_configuration_is_an_error() {
+    let scene = Scene::new(User::Ourselves);
+    let made = Command::new("mkfifo").arg(scene.directory.join("pgfresh.toml")).status().unwrap();
+    assert!(made.success());
+    let outcome = scene.run(["run", "--", "true"]);
+    assert!(outcome.code == Some(125) && outcome.stderr.contains("it is a pipe"), "{outcome}");
 }
