@@ -11,6 +11,7 @@ use std::path::Path;
 use contract::{ExecutedStatement, SqlError};
 use gateway::KeptDatabase;
 use report::{Quantity, Unit};
+use server::printable;
 use storage::Attempt;
 
 use crate::failure::Failure;
@@ -43,7 +44,7 @@ pub(crate) fn print(kept: &[KeptDatabase], url: impl Fn(&str) -> String) {
         count => notice!("pgfresh: kept the databases of {count} failed tests"),
     }
     for KeptDatabase { name, test, statements, .. } in kept {
-        notice!("{test}  {}", url(name));
+        notice!("{}  {}", printable(test), url(name));
         print_statements(statements);
     }
     let name = if let [one] = kept { &one.name } else { "NAME" };

@@ -7,6 +7,7 @@ use contract::{DatabaseDiff, DiffResponse};
 use diff::{format_diff, summarize};
 use serde_json::Value;
 use server::percent_encode;
+use server::printable;
 use ureq::http::Method;
 
 use crate::background;
@@ -71,17 +72,18 @@ fn find(context: &Context, wanted: &str) -> Result<(Control, String), Failure> {
         (Some(control), [name]) => Ok((control, name.clone())),
         (Some(_), names) => {
             let known: Vec<_> = names.iter().map(|name| format!("\"{name}\"")).collect();
-            let failure = Failure::new(format!("{} databases of test \"{wanted}\" are kept", names.len()));
+            let failure =
+                Failure::new(format!("{} databases of test \"{}\" are kept", names.len(), printable(wanted)));
             Err(failure.hint(format!("Name one of them: {}.", known.join(", "))))
         }
-        (None, _) => Err(Failure::new(format!("no database \"{wanted}\" is leased or kept"))
+        (None, _) => Err(Failure::new(format!("no database \"{}\" is leased or kept", printable(wanted)))
             .hint("\"pgfresh status\" lists those that are.".to_owned())),
     }
 }
 
 fn show(diff: &DatabaseDiff, name: &str, template: &str, test: &str, table: Option<&str>) {
     if !test.is_empty() && test != name {
-        print_line!("{test}");
+        print_line!("{}", printable(test));
     }
     let whole = table.map_or_else(|| name.to_owned(), |table| format!("table \"{table}\" of {name}"));
     match (diff.is_empty(), diff.not_compared.is_empty()) {

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
+use server::printable;
 use ureq::http::Method;
 
 use crate::background::ServerInfo;
@@ -66,7 +67,7 @@ fn print(status: &Value) {
         );
     }
     for kept in list(&status["kept"]) {
-        print_line!("failed {}  {}", text(&kept["test"]), text(&kept["url"]));
+        print_line!("failed {}  {}", printable(text(&kept["test"])), text(&kept["url"]));
     }
     let count = |name: &str| status[name]["count"].as_u64().unwrap_or(0);
     if status["templates"].as_array().is_some_and(|templates| !templates.is_empty()) {

@@ -6,7 +6,7 @@ use std::thread;
 use serde_json::{Value, json};
 
 use crate::common::gateway::Gateway;
-use crate::common::{Outcome, Scene, User, collect, ground, wait_until};
+use crate::common::{Outcome, Scene, User, collect, finish, ground, wait_until};
 
 /// Makes a project.
 fn project() -> Scene {
@@ -173,4 +173,35 @@ fn kept_servers_end_with_their_last_database() {
     assert_eq!(scene.run(["release", &name]).code, Some(0));
     wait_until("the end of its server", || scene.run(["status"]).code != Some(0));
     scene.assert_nothing_left("the end");
+}
+
+/// Programs compare the names in JSON with their runner's, so only a terminal gets escaped characters.
+#[test]
+fn test_name_with_line_break_finds_its_database() {
+    let scene = project();
+    let test = "new\nline \u{1b}[31m\u{202e}é";
+    let shown = "new\\nline \\u{1b}[31m\\u{202e}é";
+    let script = "\"$0\" url a >url; \"$0\" psql a -- -qc 'INSERT INTO one VALUES (1)'; \"$0\" release a --failed --test \"$TEST\"
+        \"$0\" status --json; \"$0\" status; \"$0\" diff \"$TEST\"";
+    let program = ground::program().to_str().unwrap();
+    let words =
+        ["run", "--keep-failed", "--profile", "--report", "out.json", "--", "sh", "-uc", script, program];
+    let mut command = scene.pgfresh(words);
+    command.env("TEST", test);
+    let outcome = finish(command);
+    assert!(outcome.code == Some(0), "{outcome}");
+    let status: Value = serde_json::from_str(outcome.stdout.lines().next().unwrap()).unwrap();
+    assert_eq!(status["kept"][0]["test"], test, "{outcome}");
+    assert!(outcome.stdout.contains(&format!("failed {shown}  ")), "{outcome}");
+    assert!(outcome.stdout.contains(&format!("\n{shown}\nnew_line_31m_failed_")), "{outcome}");
+    assert!(outcome.stderr.contains(&format!("{shown}  postgres")), "{outcome}");
+    let (_, shown_lines) = outcome.stdout.split_once('\n').unwrap();
+    for text in [shown_lines, &outcome.stderr] {
+        assert!(!text.contains(['\u{1b}', '\u{202e}']), "{outcome}");
+    }
+    let report = std::fs::read_to_string(scene.directory.join("out.json")).unwrap();
+    let report: Value = serde_json::from_str(&report).unwrap();
+    let tests = report["tests"].as_array().unwrap();
+    assert!(tests.iter().any(|found| found["name"] == test), "{tests:?}");
+    assert_eq!(scene.run(["stop"]).code, Some(0));
 }
