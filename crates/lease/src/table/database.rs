@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::failing::Failures;
+use super::failures::Failures;
 use super::{ParamsId, Source, Terms};
 use crate::error::LeaseError;
 use crate::isolation::Isolation;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::database::{Change, Closes, Database, DatabaseState, Lease, Then, Work};
-use super::failing::Failures;
+use super::failures::Failures;
 use super::{Action, Answer, DatabaseId, Explicit, LeaseTable, Source, Task, TaskKind, Terms, Ticket, Want};
 use crate::error::LeaseError;
 use crate::isolation::Isolation;

@@ -31,17 +31,18 @@
 //!
 //! The table forgets a lease only when the lease's database has lost the lease's name. A database becomes ready
 //! only with a [`Proof`]. If the task for `Unnaming`, `Keeping` or `Retiring` fails, the table tries it again. The
-//! module `failing` bounds how long requests wait for that.
+//! module `retries` bounds how long requests wait for that.
 
 mod database;
 mod databases;
-mod failing;
+mod failures;
 #[cfg(test)]
 mod fairness;
 mod line;
 pub(crate) mod linger;
 mod lookup;
 mod outcome;
+mod retries;
 mod room;
 #[cfg(test)]
 mod simulation;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::database::{Change, Database, DatabaseState, Work};
-use super::failing::Failures;
+use super::failures::Failures;
 use super::line::NameState;
 use super::stock::Stock;
 use super::{Action, DatabaseId, LeaseTable, ParamsId, Source, Task, TaskKind, Want};

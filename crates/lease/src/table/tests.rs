@@ -1,9 +1,9 @@
 //! Tests the table with examples.
 
 mod exchange;
-mod failing;
 mod line;
 mod linger;
+mod retries;
 mod stock;
 mod turns;
 

@@ -35,8 +35,7 @@ pub(crate) fn execute(context: &Context, arguments: &Run) -> Result<ExitCode, Fa
     arguments.statements.as_deref().map_or(Ok(()), report_file::expect_writable_path)?;
     let settings = context.settings()?;
     let plans = PlanOptions::read(settings, arguments)?;
-    let (keep, full) = (arguments.keep, arguments.full);
-    let options = ServerOptions { keep, full, ..settings.with_template()? };
+    let options = ServerOptions { keep: arguments.keep, full: arguments.full, ..settings.with_template()? };
     let serve_options = ServeOptions::new(settings)?.with(&arguments.service)?;
     let serve_options = serve_options.at_port(arguments.port).for_command(&arguments.command);
     let provisioner = serve_options.encrypt_setups(provisioning::provisioner(context, options)?);

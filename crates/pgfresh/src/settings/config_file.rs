@@ -51,7 +51,7 @@ pub(super) fn read(path: Option<&Path>) -> Result<ConfigFile, Failure> {
     let Some(path) = path.map(Path::to_owned).or_else(upwards) else { return Ok(ConfigFile::default()) };
     let unreadable =
         |error: io::Error| Failure::new(format!("could not read \"{}\": {error}", path.display()));
-    // Reading a pipe that nobody writes to would never end.
+    // Reading a pipe without a writer would never end.
     if fs::metadata(&path).map_err(unreadable)?.file_type().is_fifo() {
         return Err(unreadable(io::Error::other("it is a pipe")));
     }

@@ -14,12 +14,17 @@ on_every_major! {
 /// Time to the first answer, as documented in `docs/limits.md`.
 const FIRST_ANSWER: Duration = Duration::from_secs(30);
 
+/// Returns SQL that gives the superuser its rights or takes them away. Since version 16, ALTER ROLE can't take them.
+fn superuser(has_rights: bool) -> String {
+    format!("UPDATE pg_authid SET rolsuper = {has_rights} WHERE rolname = 'postgres'")
+}
+
 /// Starts a gateway and takes the superuser's rights away in a session of `name`, whose lease ends with the session.
 fn without_rights(major: u32) -> Gateway {
     let gateway = Gateway::start(major, "CREATE TABLE t (n int)", &["--linger", "0s"]);
     let mut session = gateway.connect("name", "").unwrap();
     session.rows("INSERT INTO t VALUES (1); CREATE ROLE other SUPERUSER LOGIN").unwrap();
-    session.rows("ALTER ROLE postgres NOSUPERUSER").unwrap();
+    session.rows(&superuser(false)).unwrap();
     session.close();
     gateway
 }
@@ -54,7 +59,7 @@ fn names_work_again_after_a_repair(major: u32) {
     let gateway = without_rights(major);
     assert_eq!(refused(&gateway).0.sqlstate, "42501", "PostgreSQL {major}");
     let mut other = Connection::open(&gateway.server(), "postgres", &[("user", "other")]).unwrap();
-    other.rows("ALTER ROLE postgres SUPERUSER").unwrap();
+    other.rows(&superuser(true)).unwrap();
     other.close();
     let mut session = gateway.connect("name", "").unwrap();
     assert_eq!(session.value("SELECT count(*) FROM t").unwrap(), "0", "PostgreSQL {major}");

@@ -6,57 +6,14 @@
 //! database if the attempt succeeds, otherwise the error.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::database::{Database, Work};
+use super::failures::Failures;
 use super::line::Step;
 use super::supply::LONGEST_PAUSE;
-use super::{DatabaseId, LONGEST_RETRY, LeaseTable, Outcome, RETRY, Source};
+use super::{DatabaseId, LONGEST_RETRY, LeaseTable, Outcome, Source};
 use crate::error::LeaseError;
-
-/// How long requests wait for a task after its first failure, provided that it has failed [`ATTEMPTS`] times by then.
-const FAILING_TIMEOUT: Duration = Duration::from_secs(5);
-/// How many times a task must fail before requests stop waiting for it.
-const ATTEMPTS: u32 = 3;
-/// How long a request waits for the next attempts of a task that has failed before. An attempt may be slow.
-const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Failures of a task since its last success.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Failures {
-    /// When the first attempt failed.
-    first: Instant,
-    /// When the last attempt failed.
-    last: Instant,
-    count: u32,
-}
-
-impl Failures {
-    /// Adds a failure to those of a task, of which there may be none yet.
-    pub(super) fn add(failures: &mut Option<Self>, now: Instant) -> Self {
-        let (first, count) = failures.map_or((now, 0), |before| (before.first, before.count));
-        *failures.insert(Self { first, last: now, count: count.saturating_add(1) })
-    }
-
-    /// Returns how long to wait before the next attempt, at most `longest`. Each failure doubles the delay.
-    fn pause(self, longest: Duration) -> Duration {
-        (RETRY * 2_u32.saturating_pow(self.count - 1)).min(longest)
-    }
-
-    /// Returns true if the task has failed for so long that requests no longer wait for it.
-    fn block(self, now: Instant) -> bool {
-        self.count >= ATTEMPTS && now >= self.first + FAILING_TIMEOUT
-    }
-
-    /// Returns when to refuse a request that has waited for the task since `since`.
-    fn refuse_at(self, since: Instant) -> Instant {
-        if since <= self.last && self.count >= ATTEMPTS {
-            self.first + FAILING_TIMEOUT
-        } else {
-            since.max(self.first) + ATTEMPT_TIMEOUT
-        }
-    }
-}
 
 impl LeaseTable {
     /// Schedules the next attempt of a database's failed task and refuses the requests that have waited too long.
