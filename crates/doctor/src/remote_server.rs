@@ -46,6 +46,8 @@ const SETTINGS: [&str; 10] = [
     "jit",
     "max_connections",
 ];
+/// Remedy if commits don't wait for a disk.
+const LOOK_AT_SUITE: &str = "Look at what the suite does instead: \"pgfresh profile --url URL\".";
 /// Timeout for the examination's own statements.
 const STATEMENT_TIMEOUT: &str = "SET statement_timeout = '10s';\n";
 /// Queries for facts about the server. Each fact is a line of the form `name|value`. The result lacks facts that the
@@ -415,13 +417,22 @@ impl Commits {
         let change =
             self.durable.median().zip(self.asynchronous.median()).map(|(before, after)| [before, after]);
         match Proof::of(factor, MIN_WORTHWHILE_GAIN, &self.shortage) {
+            // Whatever the measurement says, a server doesn't flush with this setting.
+            _ if facts.is("set fsync", "off") => {
+                return vec![Finding {
+                    name: "Commits do not wait for a disk there".to_owned(),
+                    evidence: "The server runs with fsync = off.".to_owned(),
+                    gain: None,
+                    remedy: LOOK_AT_SUITE.to_owned(),
+                }];
+            }
             Proof::Gain(_) => {}
             Proof::NoGain(_) => {
                 return vec![Finding {
                     name: "Commits do not wait for a disk there".to_owned(),
                     evidence: format!("With synchronous_commit=off they are {factor} as fast."),
                     gain: None,
-                    remedy: "Look at what the suite does instead: \"pgfresh profile --url URL\".".to_owned(),
+                    remedy: LOOK_AT_SUITE.to_owned(),
                 }];
             }
             Proof::Unknown(_, why) => {
@@ -525,6 +536,9 @@ mod tests {
         assert!(remedy(TEXT).contains("ALTER SYSTEM"));
         assert!(remedy("superuser|false\nowner|true").starts_with("ALTER DATABASE"));
         assert!(remedy("superuser|false\nowner|false").starts_with("PGOPTIONS"));
+        // The setting decides, whatever a noisy measurement says.
+        let off = commits.findings(&ServerInfo::read(&TEXT.replace("set fsync|on", "set fsync|off")));
+        assert_eq!(off[0].name, "Commits do not wait for a disk there");
         commits.asynchronous = commits.durable.clone();
         assert_eq!(commits.findings(&ServerInfo::read(TEXT))[0].name, "Commits do not wait for a disk there");
     }

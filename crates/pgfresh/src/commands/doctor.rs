@@ -77,10 +77,12 @@ fn suite(arguments: &Doctor) -> Result<Option<Tests>, Failure> {
     let unreadable =
         |why: &dyn std::fmt::Display| Failure::new(format!("could not read \"{}\": {why}", path.display()));
     let text = fs::read_to_string(path).map_err(|error| unreadable(&error))?;
-    let earlier = Earlier::read(&text).map_err(|_| {
-        let hint = "Create a report with \"pgfresh run --profile --report profile.json -- COMMAND\".";
-        unreadable(&"it is not a JSON report").hint(hint.to_owned())
-    })?;
+    let hint = "Create a report with \"pgfresh run --profile --report profile.json -- COMMAND\".";
+    let wrong = |why: &str| unreadable(&why).hint(hint.to_owned());
+    let earlier = Earlier::read(&text).map_err(|_| wrong("it is not a JSON report"))?;
+    if earlier.layer("Suite").is_none() {
+        return Err(wrong("it is a report, but not of a suite"));
+    }
     Ok(Some(Tests::Profile(earlier)))
 }
 

@@ -166,11 +166,19 @@ fn an_earlier_profile_replaces_the_suite() {
     assert!(findings.iter().any(|one| one["name"] == "No client connected to the database"), "{findings:?}");
     assert!(diagnosis["notes"].to_string().contains("Profile of sleep 0.3"), "{diagnosis}");
 
-    fs::write(file, "{}").unwrap();
-    let refused = scene.run(["doctor", "--quick", "--profile", file, place]);
-    let said = &refused.stderr;
-    assert_eq!(refused.code, Some(1), "{said}");
-    assert!(said.contains("it is not a JSON report") && said.contains("--report profile.json"), "{said}");
+    for (text, why) in [
+        ("{}", "it is not a JSON report"),
+        (
+            r#"{"title": "A fresh database", "layers": [], "findings": []}"#,
+            "it is a report, but not of a suite",
+        ),
+    ] {
+        fs::write(file, text).unwrap();
+        let refused = scene.run(["doctor", "--quick", "--profile", file, place]);
+        let said = &refused.stderr;
+        assert_eq!(refused.code, Some(1), "{said}");
+        assert!(said.contains(why) && said.contains("--report profile.json"), "{said}");
+    }
 }
 
 #[test]
