@@ -46,8 +46,6 @@ const SETTINGS: [&str; 10] = [
     "jit",
     "max_connections",
 ];
-/// Remedy if commits don't wait for a disk.
-const LOOK_AT_SUITE: &str = "Look at what the suite does instead: \"pgfresh profile --url URL\".";
 /// Timeout for the examination's own statements.
 const STATEMENT_TIMEOUT: &str = "SET statement_timeout = '10s';\n";
 /// Queries for facts about the server. Each fact is a line of the form `name|value`. The result lacks facts that the
@@ -416,24 +414,20 @@ impl Commits {
         let Some(factor) = self.gain() else { return Vec::new() };
         let change =
             self.durable.median().zip(self.asynchronous.median()).map(|(before, after)| [before, after]);
+        let no_wait = |evidence: String| Finding {
+            name: "Commits do not wait for a disk there".to_owned(),
+            evidence,
+            gain: None,
+            remedy: "Look at what the suite does instead: \"pgfresh profile --url URL\".".to_owned(),
+        };
         match Proof::of(factor, MIN_WORTHWHILE_GAIN, &self.shortage) {
             // Whatever the measurement says, a server doesn't flush with this setting.
             _ if facts.is("set fsync", "off") => {
-                return vec![Finding {
-                    name: "Commits do not wait for a disk there".to_owned(),
-                    evidence: "The server runs with fsync = off.".to_owned(),
-                    gain: None,
-                    remedy: LOOK_AT_SUITE.to_owned(),
-                }];
+                return vec![no_wait("The server runs with fsync = off.".to_owned())];
             }
             Proof::Gain(_) => {}
             Proof::NoGain(_) => {
-                return vec![Finding {
-                    name: "Commits do not wait for a disk there".to_owned(),
-                    evidence: format!("With synchronous_commit=off they are {factor} as fast."),
-                    gain: None,
-                    remedy: LOOK_AT_SUITE.to_owned(),
-                }];
+                return vec![no_wait(format!("With synchronous_commit=off they are {factor} as fast."))];
             }
             Proof::Unknown(_, why) => {
                 return vec![Finding {

@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use super::setting_changes::SettingChanges;
-use pgwire::{SavepointStatement, SetStatement, SetTarget, SqlLexer, Token, TokenKind};
+use pgwire::{SavepointStatement, SetStatement, SqlLexer, Token, TokenKind};
 
 /// Maximum number of words to consider at the start of a statement. The longest relevant statement is a BEGIN with a
 /// list of modes.
@@ -190,7 +190,7 @@ fn set(statement: &SetStatement<'_, '_>) -> Kind {
     let changes = SettingChanges::of_set(statement);
     // The server must receive the rest of the string together with this statement, because it reads the whole string
     // before the statement changes the meaning of backslashes.
-    if statement.target == SetTarget::Named("standard_conforming_strings".to_owned()) && !statement.is_local {
+    if changes.names_for_session("standard_conforming_strings") {
         return Kind::MaySet(changes);
     }
     if statement.is_local { Kind::SetLocal(changes) } else { Kind::Set(changes) }

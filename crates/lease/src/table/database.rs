@@ -113,7 +113,7 @@ pub(super) struct Database {
     pub(super) was_leased: bool,
     /// Failures of the database's current task. `None` if its last attempt succeeded.
     pub(super) failures: Option<Failures>,
-    /// Error of the last failure.
+    /// Error of the last failure. `None` without failures.
     pub(super) error: Option<Arc<LeaseError>>,
     /// The waiting lease's terms, if the database is being renamed for one. If the name moves to another database
     /// instead, these are the terms for that one.

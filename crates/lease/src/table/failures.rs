@@ -34,7 +34,7 @@ impl Failures {
     }
 
     /// Returns true if the task has failed for so long that requests no longer wait for it.
-    pub(super) fn block(self, now: Instant) -> bool {
+    pub(super) fn are_lasting(self, now: Instant) -> bool {
         self.count >= ATTEMPTS && now >= self.first + FAILING_TIMEOUT
     }
 

@@ -39,7 +39,7 @@ impl LeaseTable {
         if let Some(database) = self.databases.get_mut(id)
             && !matches!(database.work, Work::RetryAt(_))
         {
-            database.failures = None;
+            (database.failures, database.error) = (None, None);
         }
     }
 

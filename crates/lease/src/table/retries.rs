@@ -61,7 +61,7 @@ impl LeaseTable {
         let Some(supply) = self.supplies.get_mut(source) else { return };
         let failures = Failures::add(&mut supply.failures, now);
         self.make_later(source, failures.pause(LONGEST_PAUSE), now);
-        if failures.block(now) {
+        if failures.are_lasting(now) {
             let error = Arc::new(error_of(outcome));
             if let Some(supply) = self.supplies.get_mut(source) {
                 supply.error = Some(Arc::clone(&error));
@@ -91,7 +91,7 @@ impl LeaseTable {
     /// name has received only unfit databases for too long.
     pub(super) fn tries_another(&mut self, name: &str, outcome: Outcome, now: Instant) -> bool {
         let Some(line) = self.names.get_mut(name) else { return true };
-        if !Failures::add(&mut line.unfit, now).block(now) {
+        if !Failures::add(&mut line.unfit, now).are_lasting(now) {
             return true;
         }
         let error = Arc::new(error_of(outcome));

@@ -128,8 +128,7 @@ impl<'a> Facts<'a> {
     }
 
     /// Returns the number of rows that the statement updated or deleted, with the name of the table that has most of
-    /// them. If the statement's text names a partitioned table,
-    /// its partitions' rows count as that table's.
+    /// them. If the statement's text names a partitioned table, its partitions' rows count as that table's.
     pub(super) fn changed(&self, named: Option<&SqlName>) -> (u64, Option<String>) {
         let known = || self.observed().changed.iter().filter(|changed| self.is_known(&changed.relation));
         let rows = known().map(|changed| changed.rows).sum();
@@ -162,8 +161,8 @@ impl<'a> Facts<'a> {
         !(self.rewritten().is_empty() && self.rebuilt().is_empty())
     }
 
-    /// Returns true if the statement's duration grows with the size of the table, or if the statement failed because the template's rows
-    /// violate a constraint.
+    /// Returns true if the statement's duration grows with the size of the table, or if the statement failed because the
+    /// template's rows violate a constraint.
     pub(super) fn is_long(&self) -> bool {
         let is_small = self.reported().predicted.is_some_and(|predicted| predicted.high < UNNOTICED);
         self.refuses_rows() || (self.rewrites() || !self.scanned().is_empty()) && !is_small
