@@ -342,7 +342,10 @@ impl Simulation {
 
     fn pass_time(&mut self) {
         let milliseconds = self.random.pick(&[0, 1, 3, 4, 50, 199, 200, 201, 600, 20_000]);
-        self.now += Duration::from_millis(milliseconds);
+        // While a task fails, a long time passes only in the simulation's last part. Otherwise, most requests would be
+        // refused before the next attempt, and few would get a session.
+        let is_failing = self.table.databases.iter().any(|(_, database)| database.failures.is_some());
+        self.now += Duration::from_millis(if is_failing { milliseconds.min(600) } else { milliseconds });
         self.raise(Event::Tick);
     }
 
@@ -539,7 +542,7 @@ fn play(seed: u64, length: u64, checks: Checks) -> BTreeMap<&'static str, u64> {
 fn a_missing_check_of_names_is_found() {
     for checks in [Checks { sessions: false, ..CHECKS }, Checks { statements: false, ..CHECKS }] {
         let fails = |seed| std::panic::catch_unwind(|| play(seed, 2_000, checks)).is_err();
-        assert!((1..=100).any(fails), "nothing came of {checks:?}");
+        assert!((1..=20).any(fails), "nothing came of {checks:?}");
     }
 }
 
@@ -567,5 +570,5 @@ fn simulation_leaves_no_dirty_database_or_forgotten_client() {
         }
     }
     print(&format!("simulated {events} events from seed {first}: {answered:?}"));
-    assert!(answered["session"] > events / 30, "hardly any client got a session: {answered:?}");
+    assert!(answered["session"] > events / 22, "hardly any client got a session: {answered:?}");
 }

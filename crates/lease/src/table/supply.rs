@@ -72,6 +72,11 @@ struct Demand {
 }
 
 impl Supply {
+    /// Returns the time of the next attempt after failing to create a database, if it is still to come.
+    pub(super) fn next_attempt(&self, now: Instant) -> Option<Instant> {
+        self.not_before.filter(|time| *time > now)
+    }
+
     /// Returns true if databases are returned so often that even the last client in the queue gets one soon.
     fn serves_soon(&self, now: Instant) -> bool {
         let Some(returned_at) = self.returned_at else { return false };

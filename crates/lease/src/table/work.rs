@@ -154,7 +154,9 @@ impl LeaseTable {
             self.advance(&name, now);
         }
         let ends = self.asked.iter().filter_map(|name| self.times_out_at(self.names.get(name)?));
-        self.look_at_lines_at = ends.min();
+        // At the next attempt to create a database, the clients that wait for it may first need room.
+        let attempts = self.supplies.values().filter_map(|supply| supply.next_attempt(now));
+        self.look_at_lines_at = ends.chain(attempts).min();
         self.serve_where_full(now);
     }
 
